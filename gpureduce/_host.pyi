@@ -14,6 +14,8 @@ ONE: int
 TWO: int
 FOUR: int
 EIGHT: int
+SIXTEEN: int
+THIRTY_TWO: int
 MANY: int
 PARTIALS: int
 FINISHES: int
@@ -29,6 +31,7 @@ ROWS: int
 COLUMNS: int
 ZEROED: int
 SHARED_THREADS: int
+SHARED_TWICE: int
 SHARED_WARPS: int
 WORK_ELEMENTS: int
 WORK_BLOCKS: int

@@ -21,7 +21,7 @@ size_t gr_result_bytes(const gr_request *request)
 size_t gr_max_elements(const gr_request *request)
 {
     const gr_strategy *strategy = gr_strategy_at(request->strategy);
-    if (strategy->traits & (ONE | TWO | FOUR | EIGHT))
+    if (strategy->traits & (ONE | TWO | FOUR | EIGHT | SIXTEEN | THIRTY_TWO))
         return MAX_GRID * block_of(request) * gr_per_thread(strategy);
     return SIZE_MAX;
 }
@@ -206,11 +206,12 @@ static size_t shared_bytes_of(const gr_strategy *strategy, gr_load load, gr_acc 
     unsigned warps = block / GR_WARP;
     if (strategy->traits & CLUSTER && strategy->traits & ALONE)
         return (warps + GR_LARGE_CLUSTER_BLOCKS) * slot;
-    return strategy->traits & SHARED_THREADS ? block * slot
-           : strategy->traits & SHARED_WARPS ? warps * slot
-           : strategy->traits & RING         ? GR_RING_BYTES
-           : strategy->traits & DIGITS       ? gr_exact_shared_words(load, block) * sizeof(gr_value)
-                                             : 0;
+    return strategy->traits & SHARED_TWICE     ? block * slot * 2
+           : strategy->traits & SHARED_THREADS ? block * slot
+           : strategy->traits & SHARED_WARPS   ? warps * slot
+           : strategy->traits & RING           ? GR_RING_BYTES
+           : strategy->traits & DIGITS ? gr_exact_shared_words(load, block) * sizeof(gr_value)
+                                       : 0;
 }
 
 /* Returns the accumulator that the kernel is compiled for. */

@@ -8,15 +8,19 @@ extern "C" {
 
 /* The properties of a strategy that the engine needs to launch it. */
 typedef enum {
-    ONE = 1 << 0,             /* one element per thread: the grid covers the input */
-    TWO = 1 << 1,             /* two elements per thread */
-    FOUR = 1 << 26,           /* four elements per thread */
-    EIGHT = 1 << 27,          /* eight elements per thread */
+    ONE = 1 << 0, /* one element per thread: the grid covers the input. This one and the
+                     next are the digits of a binary number: ONE | TWO are three */
+    TWO = 1 << 1,
+    FOUR = 1 << 26,
+    EIGHT = 1 << 27,
+    SIXTEEN = 1 << 28,
+    THIRTY_TWO = 1 << 29,
     MANY = 1 << 2,            /* a grid-stride loop: the grid fills the device */
     PARTIALS = 1 << 3,        /* leaves a sum per block (or cluster) in out[] */
     FINISHES = 1 << 4,        /* leaves the sum in out[0] */
     ZEROED = 1 << 5,          /* needs out[0] to be zero at the start */
     SHARED_THREADS = 1 << 6,  /* shared memory: an accumulator per thread */
+    SHARED_TWICE = 1 << 30,   /* with SHARED_THREADS: two accumulators per thread */
     SHARED_WARPS = 1 << 7,    /* shared memory: an accumulator per warp; with CLUSTER and ALONE,
                                  followed by one per block */
     WORK_ELEMENTS = 1 << 8,   /* fourth argument: an accumulator per thread of the grid */
@@ -88,8 +92,11 @@ typedef struct {
 /* The least number of elements per thread. */
 static inline unsigned gr_per_thread(const gr_strategy *strategy)
 {
-    unsigned traits = strategy->traits;
-    return traits & TWO ? 2 : traits & FOUR ? 4 : traits & EIGHT ? 8 : 1;
+    const unsigned digits[] = {ONE, TWO, FOUR, EIGHT, SIXTEEN, THIRTY_TWO};
+    unsigned count = 0;
+    for (unsigned i = 0; i < sizeof digits / sizeof *digits; ++i)
+        count += strategy->traits & digits[i] ? 1u << i : 0;
+    return count ? count : 1;
 }
 
 int gr_strategy_count(void);

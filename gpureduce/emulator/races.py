@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpureduce import _host
-from gpureduce.core import devices, dtypes, exact, registry
+from gpureduce.core import devices, dtypes, exact, registry, sources
 from gpureduce.core.checks import listed, named_keywords, whole
 from gpureduce.core.request import Request, launch_of
 from gpureduce.core.schedule import ORDERS, Schedule, checked
@@ -265,6 +265,8 @@ class _Found:
             self.alike.setdefault((row["sides"][1]["file"], line), said)
             return
         sides = tuple(_side(side) for side in row["sides"])
+        if _is_guess(row["sides"], sides):
+            return
         race = Race(sides, _address(row, sides), row["missing"], row["count"], (schedule,))  # type: ignore[arg-type]
         if row["together"]:
             self.together.add(_store_of(race))
@@ -311,6 +313,12 @@ def _side(row: dict[str, Any]) -> Side:
         _place(after) if after else None,
         row["volatile"],
     )
+
+
+def _is_guess(rows: list[dict[str, Any]], sides: tuple[Side, ...]) -> bool:
+    """Whether a thread loads what its compare-and-swap compares: an old value does no harm."""
+    swaps = [s for s in sides if "atomicCAS" in sources.text_of(s.place.file, s.place.line)]
+    return any(row["guess"] for row in rows) and any(side.kind == "atomic" for side in swaps)
 
 
 def _is_one_line(race: Race) -> bool:

@@ -6,7 +6,7 @@ import dataclasses
 import os
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy.typing as npt
 
@@ -20,7 +20,7 @@ from gpureduce.kernels.kernel import Kernel, kernel
 from gpureduce.kernels.trials import Case, Failure
 from gpureduce.kernels.types import Pair
 from gpureduce.kernels.verdict import Verdict
-from gpureduce.kernels.worker import Job
+from gpureduce.kernels.worker import Job, Loaded
 
 _QUIET_S = 5.0  # without a word from the process for kernels: the kernel hangs
 _CARD_QUIET_S = 20.0  # the same on a card, where all rungs are timed in turns
@@ -130,6 +130,9 @@ def _examined(job: Job, where: Domain) -> process.Outcome:
     """
     outcome = process.run(job)
     cases = _told(outcome).get("case", [])
+    if outcome.ended and ("stage", "counts") in outcome.told:  # all that counts for right or wrong
+        outcome.told.append(("no counts", outcome.ended))
+        outcome.ended = ""
     if not outcome.ended or not cases:
         return outcome
     last = cases[-1]
@@ -148,6 +151,40 @@ def _examined(job: Job, where: Domain) -> process.Outcome:
     kept = [row for row in again.told if row[0] not in ("condition", "where")]
     again.told = [*kept, ("condition", (condition, reasons, tuple({last.block, *wrong})))]
     return again
+
+
+def _may_be_others(chosen: Kernel, outcome: process.Outcome) -> bool:
+    """Whether other elements per thread than those that the text shows may make it right."""
+    if outcome.ended or outcome.error is not None or outcome.result:
+        return False
+    return (
+        chosen.options["elements"] != "many"
+        and chosen.options.get("alone") != "yes"
+        and ("condition" not in _told(outcome) and "other" not in _told(outcome))
+    )
+
+
+def _with_other_elements(
+    chosen: Kernel, job: Job, before: process.Outcome
+) -> tuple[Kernel, process.Outcome]:
+    """The kernel and the outcome with elements per thread that make it right; else as before."""
+    others = [chosen.with_elements(count) for count in options.PER_THREAD]
+    loaded = cast("Loaded", job.kernel)
+    rows = [(dataclasses.replace(loaded, traits=other.traits), other.domain) for other in others]
+    probe = dataclasses.replace(job, function="first_right", arguments=(job.arguments[0], rows))
+    at = process.run(probe).result
+    if at is None or at < 0 or others[at].options == chosen.options:
+        return chosen, before
+    job = dataclasses.replace(
+        job, kernel=rows[at][0], arguments=(*job.arguments[:3], rows[at][1], *job.arguments[4:])
+    )
+    outcome = _examined(job, rows[at][1])
+    told = _told(outcome)
+    if not outcome.result and "condition" not in told:
+        return chosen, before
+    said = f"each thread adds {others[at].options['elements']} elements: elements= says so"
+    outcome.told.insert(0, ("remarks", (said, *told.get("remarks", [()])[0])))
+    return others[at], outcome
 
 
 def _told(outcome: process.Outcome) -> dict[str, list[Any]]:
@@ -251,6 +288,14 @@ def check(
         _QUIET_S,
     )
     outcome = _examined(job, chosen.domain)
+    if _may_be_others(chosen, outcome):
+        chosen, outcome = _with_other_elements(chosen, job, outcome)
+    if isinstance(outcome.error, MemoryError):
+        raise MemoryError(
+            f"the check of {chosen.name} for {len(subjects)} dtypes needs more than "
+            f"limits.memory_bytes={limits.memory_bytes}: check fewer dtypes at once, or give "
+            "kernel(..., limits=gpureduce.Limits(memory_bytes=...)) more"
+        ) from outcome.error
     if outcome.error is not None:
         raise outcome.error
     verdict = _verdict(chosen, [subject[0] for subject in subjects], outcome, (hint, assumed))

@@ -297,7 +297,8 @@ def instances(signature: Signature, pair: tuple[str, str]) -> list[tuple[int, st
     found = []
     for block in BLOCKS if signature.block else (0,):
         arguments = [str(block) if kind == "block" else known[kind] for kind in signature.template]
-        found.append((block, signature.name + (f"<{', '.join(arguments)}>" if arguments else "")))
+        name = signature.scope + signature.name
+        found.append((block, name + (f"<{', '.join(arguments)}>" if arguments else "")))
     return found
 
 

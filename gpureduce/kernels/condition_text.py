@@ -42,8 +42,10 @@ def _what(failure: Failure) -> str:
     return f"the sum is {failure.expected}, and came out as {failure.got}"
 
 
-def _listed(blocks: tuple[int, ...]) -> str:
-    return ", ".join(map(str, blocks[:3])) + ", ..." * (len(blocks) > 3)
+def _listed(blocks: tuple[int, ...], example: int) -> str:
+    """Three blocks, and the one of the example among them."""
+    first = blocks[:3] if example in blocks[:3] else sorted({*blocks[:2], example})
+    return ", ".join(map(str, first)) + ", ..." * (len(blocks) > 3)
 
 
 def _blocks(
@@ -59,7 +61,9 @@ def _blocks(
         )
     else:
         what = f"at {block}, {_what(failure)}"
-    return f"Wrong for {_listed(wrong)}: {what}. {_cure(condition, failure, odd, where, code)}"
+    return (
+        f"Wrong for {_listed(wrong, block)}: {what}. {_cure(condition, failure, odd, where, code)}"
+    )
 
 
 def _steps(block: int) -> list[int]:

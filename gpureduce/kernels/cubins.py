@@ -81,11 +81,12 @@ def cubin(
 
 def _as_device_function(text: str, name: str) -> str:
     """The text in which this kernel is a function that another kernel calls."""
-    heads = HEAD.finditer(without_comments(text))
-    head = next(found for found in heads if found[1] == name)
-    declared = text[head.start() : head.end()].replace("__global__", "__device__", 1)
-    declared = re.sub(r"__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)", " ", declared)
-    return text[: head.start()] + declared + text[head.end() :]
+    for head in reversed([*HEAD.finditer(without_comments(text))]):  # prototypes, too
+        if head[1] == name:
+            declared = text[head.start() : head.end()].replace("__global__", "__device__", 1)
+            declared = re.sub(r"__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)", " ", declared)
+            text = text[: head.start()] + declared + text[head.end() :]
+    return text
 
 
 def _missing(by: str | None) -> str:

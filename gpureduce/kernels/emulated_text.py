@@ -2,21 +2,27 @@
 
 A declaration with ``__shared__`` becomes a reference to a place in the block's memory, with the
 variable's name and size (csrc/emulator/include/shared_variables.h). So an access beside it is a
-fault, and reports name it.
+fault, and reports name it. If it stands outside of functions, each function that uses the name
+begins with such a reference.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from gpureduce.kernels.source_text import (
+    DIRECTIVE,
+    Block,
     KernelError,
-    blocks,
+    blank,
     closing,
+    functions,
     line_at,
     split,
     without_comments,
     without_directives,
+    words_in,
 )  # fmt: skip
 
 _SPECIFIERS = re.compile(
@@ -24,7 +30,10 @@ _SPECIFIERS = re.compile(
     r"__noinline__)\b\s*)+"
 )
 _INLINE = re.compile(r"\b(?:inline|__inline__|__inline)\b")
-_DROPPED = re.compile(r"\b(?:__shared__|static|extern)\b")
+_DROPPED = re.compile(
+    r"\b(?:__shared__|static|extern)\b|\b__attribute__\s*\(\((?:[^()]|\([^()]*\))*\)\)"
+)
+_NAMED_CLASS = re.compile(r"\s*(?:struct|union|class)\s+(\w+)\s*\{")
 
 
 def for_the_emulator(text: str) -> str:
@@ -59,6 +68,14 @@ def _with_one_inline(text: str) -> str:
     return "".join([*parts, text[at:]])
 
 
+_SPACE_AND_LABELS = re.compile(r"(?:\s*(?:case\b[^;{}]{1,200}?|\w+\s*)(?<!:):(?!:))*\s*")
+_MOST_BYTES = 48 << 10
+_TOO_MUCH = (
+    '"nvcc: uses too much shared data. A kernel has at most 49152 bytes of __shared__ variables; '
+    'extern __shared__ memory may be larger"'
+)
+
+
 def _with_places(text: str) -> str:
     comments_out = without_comments(text)
     code = without_directives(comments_out)
@@ -68,19 +85,67 @@ def _with_places(text: str) -> str:
         raise KernelError(
             f"line {line_at(text, at)} has __shared__ in a macro: write the declaration itself"
         )
-    functions = list(blocks(code))
-    parts: list[str] = []
-    at = 0
+    bodies = list(functions(code))
+    edits: list[tuple[int, int, str]] = []
+    everywhere: dict[str, tuple[int, str]] = {}  # declared outside of functions: where, and text
+    visible: list[tuple[int, str]] = []  # depth and sum of bytes, of declarations in open scopes
+    at = depth = index = 0
+    line = 1
     for number, found in enumerate(re.finditer(r"\b__shared__\b", code)):
         if found.start() < at:
             continue
-        start = 1 + max(code.rfind(mark, 0, found.start()) for mark in ";{}")
-        start += len(code[start:]) - len(code[start:].lstrip())
-        end = _end_of(code, start)
-        inside = any(block.open < start < block.end for block in functions)
-        parts += [text[at:start], _rewritten(text, start, end, number, inside)]
-        at = end + 1
+        start = max(at, 1 + max(code.rfind(mark, at, found.start()) for mark in ";{}"))
+        start += _SPACE_AND_LABELS.match(code, start).end() - start  # type: ignore[union-attr]
+        for brace in re.findall(r"[{}]", code[at:start]):
+            depth += 1 if brace == "{" else -1
+            while visible and visible[-1][0] > depth:
+                visible.pop()
+        line += text.count("\n", at, start)
+        at = _end_of(code, start) + 1
+        made, references = _rewritten(text[start : at - 1], line, number)
+        line += text.count("\n", start, at)
+        while index < len(bodies) and bodies[index].end < start:
+            index += 1
+        inside = index < len(bodies) and bodies[index].open < start
+        if made:
+            bytes_, before = f"gr_bytes_{number}", visible[-1][1] if inside and visible else 0
+            visible += [(depth, bytes_)] if inside else []
+            made += (
+                f" constexpr unsigned long {bytes_} = {before} + sizeof(gr_shared_{number}); "
+                f"static_assert({bytes_} <= {_MOST_BYTES}, {_TOO_MUCH});"
+            )
+        if inside:
+            edits.append((start, at, f"{made} {' '.join(references.values())}"))
+        else:
+            for name, reference in references.items():
+                kind, _, value = reference.partition(f"{name} = ")
+                made += f" GR_INTRINSIC {kind}gr_find_{name}() {{ return {value} }}"
+                everywhere[name] = at, f"{kind}{name} = gr_find_{name}();"
+            edits.append((start, at, made))
+    macros = words_in("\n".join(DIRECTIVE.findall(comments_out)))
+    edits += _in_functions(code, bodies, everywhere, macros) if everywhere else []
+    parts, at = [], 0
+    for start, end, now in sorted(edits):
+        parts += [text[at:start], now]
+        at = end
     return "".join([*parts, text[at:]])
+
+
+def _in_functions(
+    code: str, bodies: list[Block], everywhere: dict[str, tuple[int, str]], macros: set[str]
+) -> Iterator[tuple[int, int, str]]:
+    """The edits that declare references in each function that names such a variable."""
+    for body in bodies:
+        used = macros | words_in(code[body.open : body.end])
+        used -= used if "constexpr" in body.head else words_in(body.head)
+        places = {everywhere[name] for name in used & everywhere.keys()}
+        if here := [place for end, place in sorted(places) if end <= body.first]:
+            yield body.open, body.open + 1, f"{{ {' '.join(here)} {{"
+            yield body.end, body.end, "}"
+
+
+def _breaks(text: str) -> str:
+    return "\n" * text.count("\n")
 
 
 def _end_of(code: str, start: int) -> int:
@@ -91,37 +156,36 @@ def _end_of(code: str, start: int) -> int:
     return at
 
 
-def _rewritten(text: str, start: int, end: int, number: int, inside: bool) -> str:
-    code = without_comments(text[start:end])
-    line = line_at(text, start)
-    declared = _DROPPED.sub(lambda word: " " * len(word[0]), code)
+def _rewritten(text: str, line: int, number: int) -> tuple[str, dict[str, str]]:
+    """A class that has the variables as members, and the declaration of each as a reference."""
+    code = without_comments(text)
+    declared = _DROPPED.sub(lambda word: blank(word[0]), code)
     if re.search(r"\bextern\b", code):
-        return _dynamic(declared, line, inside)
+        return "", _dynamic(declared, line)
+    first = ""
+    if named := _NAMED_CLASS.match(declared):  # other declarations may need that name
+        close = closing(declared, named.end() - 1) + 1
+        first, declared = f"{declared[:close]}; ", f"{named[1]} {declared[close:]}"
     names = [_name(part, line) for part in split(declared)]
     which, rows = f"gr_shared_{number}", ", ".join(f'"{name}"' for name in names)
-    parts = [
-        f"struct {which} {{ {declared}; static const char *gr_name(int i) "
+    made = (
+        f"{first}struct {which} {{ {declared}; static const char *gr_name(int i) "
         f"{{ const char *const gr_names[] = {{{rows}}}; return gr_names[i]; }} }};"
-    ]
-    for i, name in enumerate(names):
-        arguments = f"decltype({which}::{name}), {which}, {i}"
-        parts.append(
-            f"auto &{name} = gr_static_shared<{arguments}>();" if inside
-            else f"static const gr_static_everywhere<{arguments}> {name}{{}};"
-        )  # fmt: skip
-    return " ".join(parts)
+    )
+    return made, {
+        name: f"auto &{name} = gr_static_shared<decltype({which}::{name}), {which}, {i}>();"
+        for i, name in enumerate(names)
+    }
 
 
-def _dynamic(declared: str, line: int, inside: bool) -> str:
+def _dynamic(declared: str, line: int) -> dict[str, str]:
     """What becomes of ``extern __shared__ T name[];``."""
-    found = re.fullmatch(r"(.*?)\b(\w+)\s*\[\s*\]\s*", declared, re.S)
+    found = re.fullmatch(r"(.*?)\b(\w+)\s*\[\s*\]\s*((?:\[[^\[\]]*\]\s*)*)", declared, re.S)
     if not found:
         raise KernelError(f"line {line}: extern __shared__ memory is declared as T name[]")
     kind = re.sub(r"__align__\s*\(\s*\d+\s*\)|alignas\s*\([^()]*\)", "", found[1]).strip()
-    newlines, name = "\n" * declared.count("\n"), found[2]
-    if inside:
-        return f'{kind} *{name} = gr_dynamic_shared<{kind}>("{name}");{newlines}'
-    return f'static const gr_dynamic_everywhere<{kind}> {name}{{"{name}"}};{newlines}'
+    made = f'auto *{found[2]} = gr_dynamic_shared<{kind}{found[3]}>("{found[2]}");'
+    return {found[2]: made + _breaks(declared)}
 
 
 def _name(declarator: str, line: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -22,6 +23,7 @@ Tell = Callable[[str, object], None]
 _ORDERS = ("forward", "random 1")
 _RACE_BLOCKS = (256, 96, 64, 128, 416, 512, 1024)
 _TILE_BYTES = 32768  # of bulk_copy.cu
+_MOST_LOOK_S = 1.5  # a larger launch is left out if looking at it would take longer
 _FRESH = 200  # cases that a condition must pass, and that were not used to find it
 _FRESH_BLOCKS = (32, 192, 320, 768)  # in which races are looked for, besides the usual ones
 
@@ -38,6 +40,7 @@ class _Found:
     tries: list[Try] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     looked: list[Races] = field(default_factory=list)
+    excused: bool = True  # whether a condition may exclude all races of `looked`
 
     @property
     def races(self) -> Races | None:
@@ -70,17 +73,29 @@ class _Found:
     ) -> None:
         """Looks for races in these launches: in every one, or until the first finding."""
         subject = self.subjects[0]
+        largest, took = 1, 0.0  # of the largest launch
         for n, block, grid in which:
+            if took * (n / largest) ** 2 > _MOST_LOOK_S:
+                continue
+            start = time.process_time()
             self.tell("case", Case(n, block, grid, " and ".join(orders), "races", subject.dtype))
-            found = races.examine(
-                _emulator_traced, subject.strategy, n, subject.dtype, (block, grid), orders,
-                self.results[0],
-            )  # fmt: skip
+            try:
+                found = races.examine(
+                    _emulator_traced, subject.strategy, n, subject.dtype, (block, grid), orders,
+                    self.results[0],
+                )  # fmt: skip
+            except MemoryError:  # of smaller launches all accesses were seen
+                if self.looked:
+                    return
+                raise
+            if n >= largest:
+                largest, took = n, time.process_time() - start
             told = {o: faults.readable(trials.told(f), self.text) for o, f in found.faults.items()}
             self.looked.append(dataclasses.replace(found, faults=told))
             if not every and (found or found.wrong):
                 return
             if every and not self.may_be_excused(self.looked[-1]):
+                self.excused = False
                 return
 
     def may_be_excused(self, looked: Races) -> bool:
@@ -94,6 +109,7 @@ class _Found:
             return True
         if not looked.wrong and not looked.faults:
             return False
+        self.tell("stage", "excused races")
         subject, orders = self.subjects[0], ("reverse", "random 1")
         found = races.examine(
             _emulator_traced, subject.strategy, looked.n, subject.dtype,
@@ -180,6 +196,27 @@ def examine(
     return right
 
 
+def first_right(
+    strategy: Strategy,
+    tell: Tell,
+    subjects: Sequence[tuple[str, int, int, int]],
+    rows: Sequence[tuple[Any, Domain]],
+) -> int:
+    """The first row with which a kernel is right where n fills its blocks; -1 if there is none."""
+    for at, (loaded, where) in enumerate(rows):
+        first = Subject(loaded.strategy(), *subjects[0], "")
+        subject = _Found([first], (), where, tell, "").by_host().subjects[0]
+        dtype = subject.dtype
+        for block in trials.tried_blocks(where):
+            tell("elements", where.per_thread)
+            part = block * where.per_thread
+            tries = [Case(n, block, 0, order, "different", dtype)
+                     for n in (part, 3 * part) for order in ("forward", "reverse")]  # fmt: skip
+            if not any(map(subject.wrong, tries)):
+                return at
+    return -1
+
+
 def _by_line(remarks: Iterable[str]) -> list[str]:
     """The first remark on each line."""
     first: dict[str, str] = {}
@@ -244,7 +281,7 @@ def _condition(found: _Found, seed: int) -> Condition | None:
     again = found.by_host()
     again.try_all(lambda subject: trials.cases(subject, seed, found.where), lockstep=False)
     again.look(_allowed(_all_race_cases(again), found.where), ("forward",), every=True)
-    if not all(again.may_be_excused(one) for one in again.looked):
+    if not again.excused:
         return None
     for lockstep in (False, True):
         if lockstep:
@@ -319,8 +356,13 @@ def _tell_condition(found: _Found, condition: Condition) -> None:
         ]  # fmt: skip
         if failures and without != condition:
             reasons[part] = _reason(found, failures, condition)
-    wrong = sorted({t.block for t in found.tries if not condition.allows_block(t.block)})
-    found.tell("condition", (condition, reasons, tuple(wrong)))
+    wrong = {
+        t.block
+        for t in found.tries
+        if t.lockstep == own and not t.right and not condition.allows_block(t.block)
+        if where.allows(t.block, t.n, parts["blocks"])
+    }
+    found.tell("condition", (condition, reasons, tuple(sorted(wrong))))
 
 
 def _blocks_of(condition: Condition) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import math
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -105,6 +105,7 @@ class Kernel(registry.UserKernel):
         if self.signature.pair:
             load, acc = self.signature.pair
             own = [name for name, tag in TAG_OF_DTYPE.items() if tag == load]
+            own.sort(key=lambda name: name == "bool")  # which shows fewer mistakes
             return _DTYPES_OF.get((load, acc), tuple(own))
         return ("int32", *(name for name in registry.DTYPES if name != "int32"))
 
@@ -150,8 +151,18 @@ class Kernel(registry.UserKernel):
     @cached_property
     def domain(self) -> Domain:
         """Where it is to be right, as its options say."""
-        alone = self.options.get("alone") == "yes"
-        return conditions.domain(self.options, *options.per_block(self.text), alone)
+        alone, elements = self.options.get("alone") == "yes", self.options["elements"]
+        per_thread, named = options.per_block(self.text)
+        if elements != "many" and not alone:
+            per_thread = int(elements)
+        return conditions.domain(self.options, per_thread, named, alone)
+
+    def with_elements(self, count: int) -> Kernel:
+        """The same kernel with so many elements for each thread."""
+        chosen = self.options | {"elements": str(count)}
+        return replace(
+            self, options=chosen, traits=options.traits_of(self.text, self.signature, chosen)
+        )
 
     @cached_property
     def obsolete(self) -> str:
@@ -309,11 +320,11 @@ def kernel(
     name
         The kernel's name, if there are several in the text.
     elements
-        Elements per thread: 1, 2, 4 or 8 (the grid covers the input), or ``"many"`` (a loop with
-        the grid's stride; the grid fills the card).
+        Elements per thread: 1 to 8, 10, 12, 16, 20, 24 or 32 (the grid covers the input), or
+        ``"many"`` (a loop with the grid's stride; the grid fills the card).
     shared
-        Dynamic shared memory: ``"thread"`` or ``"warp"`` for an accumulator for each, ``"none"``,
-        or ``"ring"`` for the tiles of bulk copies.
+        Dynamic shared memory: ``"thread"`` or ``"warp"`` for an accumulator for each, ``"twice"``
+        for two per thread, ``"none"``, or ``"ring"`` for the tiles of bulk copies.
     finishes
         True if the kernel leaves the sum in ``out[0]``, False if a sum per block in ``out[]``.
     scratch

@@ -16,9 +16,12 @@ from gpureduce.kernels.source_text import (
     without_comments,
 )  # fmt: skip
 
-_ELEMENTS = {"1": _host.ONE, "2": _host.TWO, "4": _host.FOUR, "8": _host.EIGHT,
-             "many": _host.MANY}  # fmt: skip
-_SHARED = {"none": 0, "thread": _host.SHARED_THREADS, "warp": _host.SHARED_WARPS,
+_DIGITS = (_host.ONE, _host.TWO, _host.FOUR, _host.EIGHT, _host.SIXTEEN, _host.THIRTY_TWO)
+PER_THREAD = (*range(1, 9), 10, 12, 16, 20, 24, 32)
+_ELEMENTS = {str(count): sum(digit for i, digit in enumerate(_DIGITS) if count & 1 << i)
+             for count in PER_THREAD} | {"many": _host.MANY}  # fmt: skip
+_SHARED = {"none": 0, "thread": _host.SHARED_THREADS,
+           "twice": _host.SHARED_THREADS | _host.SHARED_TWICE, "warp": _host.SHARED_WARPS,
            "ring": _host.RING}  # fmt: skip
 _SCRATCH = {"thread": _host.WORK_ELEMENTS, "block": _host.WORK_BLOCKS,
             "marked": _host.MARKED_BLOCKS}  # fmt: skip
@@ -79,13 +82,14 @@ def per_block(text: str) -> tuple[int, tuple[int, ...]]:
         factors = [number(part, known) for part in product.split("*")]
         whole = [factor for factor in factors if factor is not None]
         if "blockDim.x" not in product:
+            sizes.update(filter(_is_block, whole))
             whole = [factor for factor in whole if not _is_block(factor)]
         threads = max(threads, math.prod(whole))
     for found in re.finditer(r"__shared__[^;]*?\[([^\[\];]+)\]\s*;", code):
         value = number(found[1], known)
         if value is not None and value >= 32:
             sizes.add(min(value // 32 * 32, 1024))
-    return threads if threads <= 64 else 1, tuple(sorted(sizes))
+    return threads if threads in PER_THREAD else 1, tuple(sorted(sizes))
 
 
 def _product_around(code: str, at: int) -> str:
@@ -101,24 +105,26 @@ def _is_block(value: int) -> bool:
 
 
 def _guessed(code: str, signature: Signature) -> dict[str, str]:
-    out, found = re.escape(signature.named("out") or "out"), {}
+    found: dict[str, str] = {}
+    code = re.sub(r"\bblockIdx\.y\s*\*\s*gridDim\.x|\bgridDim\.x\s*\*\s*blockIdx\.y", "0", code)
     cast = r"(?:\w+\s*\(\s*|\(\s*\w+\s*\)\s*)?"
     stride = rf"gridDim\s*\.\s*x[\s)]*\*|(?:[*/]|\+=)\s*{cast}gridDim|this_grid\s*\("
     threads = str(per_block(code)[0])
     strides = re.findall(r"\b(\w{1,40})\s{0,9}=[^=;]{0,200}\bgridDim\b", code)
     named = "|".join(map(re.escape, dict.fromkeys(strides)))
     by_name = named and re.search(rf"\+=[^;]{{0,200}}\b(?:{named})\b", code)
-    known = threads if threads in OPTIONS["elements"] else "1"
-    found["elements"] = "many" if by_name or re.search(stride, code) else known
+    found["elements"] = "many" if by_name or re.search(stride, code) else threads
     dynamic = re.search(r"shared_array\s*<|extern\s+__shared__|\bblock_sum\s*\(", code)
     found["shared"] = "thread" if dynamic else "none"
+    if _shares_twice(code, signature):
+        found["shared"] = "twice"
     if not re.search(r"\bblockIdx\b|\bgridDim\b|\bthis_(?:grid|cluster)\b", code):
         found["alone"] = "yes"
-    one = rf"\*\s*{out}\s*[-+]?=|\b{out}\s*\[\s*0\s*\]|{ATOMIC}{out}\b"
-    each = rf"\b{out}\s*\[(?!\s*0\s*\])|\*\s*\(\s*{out}\s*\+|=\s*{out}\s*\+\s*blockIdx"
-    if "ticket" in signature.roles or re.search(one, code):
+    one = r"\*\s*{0}\s*[-+]?=|\b{0}\s*\[\s*0\s*\]|" + ATOMIC + r"{0}\b"
+    each = r"\b{0}\s*\[(?!\s*0\s*\])|\*\s*\(\s*{0}\s*\+|=\s*&?\s*{0}\s*\+\s*blockIdx"
+    if "ticket" in signature.roles or _has(one, code, signature):
         found["finishes"] = "yes"
-    if re.search(each, code):
+    if _has(each, code, signature):
         found["finishes"] = "no"
     bound = re.search(rf"__launch_bounds__\s*\(([^,()]*)[^()]*\)\s*\w*\s*{signature.name}\b", code)
     most = number(bound[1].strip(), constants(code)) if bound else None
@@ -128,6 +134,25 @@ def _guessed(code: str, signature: Signature) -> dict[str, str]:
         marked = signature.type_of("work").startswith("Marked")
         found["scratch"] = "marked" if marked else "block"
     return found
+
+
+def _shares_twice(code: str, signature: Signature) -> bool:
+    """Whether dynamic shared memory has a second part, or cells of twice an accumulator's bytes."""
+    dynamic = re.search(r"\bextern\s+__shared__\s+([\w\s()]*?)(\w+)\s*\[", code)
+    if not dynamic:
+        return False
+    same = re.findall(rf"\*\s*(\w+)\s*=\s*{dynamic[2]}\s*[;,]", code)
+    base = rf"\b(?:{'|'.join([dynamic[2], *same])})"
+    second = rf"=[^;=]{{0,60}}(?:&\s*{base}\s*\[|{base}\s*\+)\s*blockDim\s*\.\s*x\s*[;,\])]"
+    wide = re.search(r"\b(?:double|long long|u?int64_t|u?(?:int|float)2)\b", dynamic[1])
+    small = (signature.pair or ("", ""))[1] in ("f32", "u32")
+    return bool(re.search(second, code) or (wide and small))
+
+
+def _has(pattern: str, code: str, signature: Signature) -> bool:
+    """Whether the code has a pattern of the sums, by one of their names."""
+    names = [(signature.named("out") or "out", code), *signature.sums]
+    return any(re.search(pattern.replace("{0}", name), where) for name, where in names)
 
 
 def traits_of(text: str, signature: Signature, options: Mapping[str, str]) -> int:
@@ -145,8 +170,8 @@ def traits_of(text: str, signature: Signature, options: Mapping[str, str]) -> in
     traits |= _SCRATCH[options["scratch"]] if "work" in signature.roles else 0
     traits |= _host.TICKET if "ticket" in signature.roles else 0
     traits |= _host.BLOCK_TEMPLATE if signature.block else 0
-    out = re.escape(out or "out")
-    if re.search(rf"{ATOMIC}{out}\b|\*\s*{out}\s*[-+]=|\b{out}\s*\[\s*0\s*\]\s*[-+]=", code):
+    adds = ATOMIC + r"{0}\b|\*\s*{0}\s*[-+]=|\b{0}\s*\[[^\[\]]*\]\s*[-+]="
+    if _has(adds, code, signature):
         traits |= _host.ZEROED | _host.UNORDERED
     if re.search(r"\bthis_grid\s*\(|\bgrid_group\b", code):
         traits |= _host.COOPERATIVE

@@ -21,7 +21,16 @@ _ARRAYS = 5
 
 
 def recognized(subject: Subject, where: Domain) -> str:
-    """The operation that a kernel computes, other than a sum; empty if it is none of them."""
+    """The operation that a kernel computes, other than a sum; empty if it is none of them.
+
+    Results begin at 0, so an atomic minimum is one of elements below.
+    """
+    return _of(subject, where, 1) or (
+        "" if subject.dtype.startswith("u") else _of(subject, where, -1)
+    )
+
+
+def _of(subject: Subject, where: Domain, sign: int) -> str:
     block = 64 if 64 in where.condition.blocks else where.condition.blocks[0]
     n = block * where.per_thread
     left = set(_OPERATIONS)
@@ -32,6 +41,7 @@ def recognized(subject: Subject, where: Domain) -> str:
         if seed % 2:  # small products, which floats hold
             values = np.ones(n, np.int64)
             values[random.choice(n, 6, replace=False)] = random.choice([2, 3], 6)
+        values *= sign
         case = Case(n, block, 0, "forward", "small", subject.dtype)
         try:
             got = subject.run(values.astype(dtypes.named(subject.dtype)), case)

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from gpureduce.kernels.source_text import (
+    DIRECTIVE,
+    Block,
     KernelError,
     blank,
     blocks,
     line_at,
+    split,
     without_comments,
+    without_directives,
+    words_in,
 )  # fmt: skip
 
 # Headers of the C and C++ libraries, which the host's compiler has.
@@ -28,18 +34,76 @@ def _is_program(code: str) -> bool:
     return bool(re.search(r"<<<|\bmain\s*\(", code))
 
 
-def _of_the_host(head: str) -> bool:
-    return not re.search(r"\b(__global__|__device__|constexpr)\b", head)
+_DEVICE = re.compile(r"\b(?:__global__|__device__|__shared__|__constant__|constexpr)\b")
+_MACRO = re.compile(
+    r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([\w \t\"]*\b__(?:global|device|shared)__\b[\w \t\"]*)$",
+    re.M,
+)
+
+
+def _with_specifiers(text: str) -> str:
+    """The text with macros that stand for ``__global__``, ``__device__`` and ``__shared__``."""
+    code = without_comments(text)
+    known = {m[1]: text[m.start(2) : m.end(2)] for m in reversed([*_MACRO.finditer(code)])}
+    if not known:
+        return text
+    parts, at = [], 0
+    for found in re.finditer(rf"\b(?:{'|'.join(known)})\b", without_directives(code)):
+        parts += [text[at : found.start()], known[found[0]]]
+        at = found.end()
+    return "".join([*parts, text[at:]])
+
+
+_CLASS = re.compile(r"\b(?:struct|class|union)\s+(?:\w+\s+)*?(\w+)\s*(?:final\s*)?(?::[^:]|$)")
+_NEEDED = re.compile(
+    r"\s*(?:using|typedef|template|extern|enum|struct|class|union|static_assert)\b|.*\bconst\b",
+    re.S,
+)
+
+
+def _host_parts(code: str) -> Iterator[tuple[int, int]]:
+    """The functions, classes and variables of a program that its kernels do not need."""
+    needed = words_in("\n".join(DIRECTIVE.findall(code)))
+    classes: dict[str, Block] = {}
+    outside, at = [], 0
+    for one in blocks(code):
+        named = _CLASS.search(one.head)
+        outside += [code[at : one.first], blank(code[one.first : one.end + 1])]
+        at = one.end + 1
+        if one.is_function and not _DEVICE.search(one.head):
+            yield one.first, at
+        elif named and not _DEVICE.search(code, one.first, at):
+            classes[named[1]] = one
+        else:
+            needed |= words_in(code[one.first : at])
+    outside.append(code[at:])
+    while kept := classes.keys() & needed:
+        for name in kept:
+            block = classes.pop(name)
+            needed |= words_in(code[block.first : block.end])
+    for one in classes.values():
+        yield one.first, code.find(";", one.end) + 1 or len(code)
+    for statement in re.finditer(r"[^;{}]+(?:;|(?=[{}])|$)", without_directives("".join(outside))):
+        plain = statement[0].strip()
+        if not plain.endswith(";") or plain == ";":
+            continue
+        plain = plain[:-1]
+        heads = [re.split(r"[=\[({]", part)[0].split() for part in split(plain)]
+        names = {words[-1].lstrip("*&") for words in heads if words}
+        if not _NEEDED.match(plain) and not _DEVICE.search(plain) and not names & needed:
+            yield statement.span()
 
 
 def device_code(text: str) -> str:
     """The text without functions of the host, if it is a program; every line keeps its number."""
+    text = _with_specifiers(text)
     code = without_comments(text)
     if _is_program(code):
-        for block in blocks(code):
-            if block.is_function and _of_the_host(block.head):
-                found = text[block.first : block.end + 1]
-                text = text[: block.first] + blank(found) + text[block.end + 1 :]
+        parts, at = [], 0
+        for start, end in sorted(_host_parts(code)):
+            parts += [text[at:start], blank(text[max(at, start) : end])]
+            at = max(at, end)
+        text = "".join([*parts, text[at:]])
         text = re.sub(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^">\n]+)[">]', _kept, text, flags=re.M)
     launch = re.search(r"<<<", without_comments(text))
     if launch:

@@ -5,14 +5,17 @@ Only the head and a few words of the body are read. The compiler checks the rest
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from gpureduce.kernels.source_text import (
+    Block,
     KernelError,
     aliases,
     closing,
+    functions,
     line_at,
     split,
     without_comments,
@@ -71,6 +74,8 @@ class Signature:
     template: tuple[str, ...]
     parameters: tuple[Parameter, ...]
     pair: tuple[str, str] | None
+    scope: str = ""  # the namespaces around it, as in "mine::"
+    sums: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # other names of `out`
 
     @property
     def types(self) -> int:
@@ -185,9 +190,15 @@ def _pair(name: str, elements: str, sums: str, others: Mapping[str, str]) -> tup
     return load, acc
 
 
+def heads(code: str) -> list[re.Match[str]]:
+    """The heads of the kernels in a text without comments; a prototype is none."""
+    ends = [(head, closing(code, head.end() - 1) + 1) for head in HEAD.finditer(code)]
+    return [head for head, end in ends if not re.match(r"\s*;", code[end : end + 99])]
+
+
 def names_in(text: str) -> list[str]:
     """The names of the kernels in the text."""
-    return [head[1] for head in HEAD.finditer(without_comments(text))]
+    return [head[1] for head in heads(without_comments(text))]
 
 
 def check_text(text: str) -> None:
@@ -205,29 +216,39 @@ def check_text(text: str) -> None:
 def read(text: str, name: str | None = None) -> Signature:
     """The head of the kernel with this name, or of the only kernel in the text."""
     code = without_comments(text)
-    heads = list(HEAD.finditer(code))
-    names = [head[1] for head in heads]
-    if not heads:
+    kernels = heads(code)
+    names = [head[1] for head in kernels]
+    if not kernels:
         raise KernelError(f"there is no kernel in the text; a kernel begins as {FORMS}")
-    if name is None and len(heads) > 1:
+    if name is None and len(kernels) > 1:
         raise KernelError(
-            f"there are {len(heads)} kernels in the text: name one of {', '.join(names)}"
+            f"there are {len(kernels)} kernels in the text: name one of {', '.join(names)}"
         )
     if name is not None and name not in names:
         raise KernelError(f"there is no kernel {name!r} in the text; there is {', '.join(names)}")
-    head = heads[names.index(name) if name else 0]
+    head = kernels[names.index(name) if name else 0]
     end = closing(code, head.end() - 1)
     template, template_names = _template(code, head.start(), head[1])
     generic = {n for n, kind in zip(template_names, template, strict=True) if kind in ("In", "Acc")}
     given = [_parameter(" ".join(part.split())) for part in split(code[head.end() : end])]
     brace = code.find("{", end)
     body = code[brace : closing(code, brace)] if brace >= 0 else ""
-    parameters = _with_roles(head[1], given, body, generic)
-    found = Signature(head[1], line_at(code, head.start()), tuple(template), parameters, None)
+    parameters = _with_roles(head[1], given, body, generic, code)
+    scopes: list[str] = []
+    for one in re.finditer(r"\bnamespace\s+([\w:]+)\s*\{|[{}]", code[: head.start()]):
+        if one[0] != "}":
+            scopes.append(f"{one[1]}::" if one[1] else "")
+        elif scopes:
+            scopes.pop()
+    scope = "".join(scopes)
+    line = line_at(code, head.start())
+    out = next(one.name for one in parameters if one.role == "out")
+    sums = tuple(_names_of(out, body, code))[1:]
+    found = Signature(head[1], line, tuple(template), parameters, None, scope, sums)
     if found.types:
         return found
     pair = _pair(head[1], found.type_of("in"), found.type_of("out"), aliases(code))
-    return Signature(found.name, found.line, found.template, parameters, pair)
+    return replace(found, pair=pair)
 
 
 # --- what each parameter is for ------------------------------------------------------------------
@@ -237,10 +258,43 @@ ATOMIC = r"\batomic\w+\s*\(\s*(?:\([^()]*\)\s*|reinterpret_cast\s*<[^<>]*>\s*\(\
 _INDEX = r"\s*\[(?:[^\[\]]|\[[^\[\]]*\])*\]"
 
 
+_MOST_ALIASES = 8  # of a pointer
+
+
+def _names_of(name: str, body: str, code: str, depth: int = 3) -> Iterator[tuple[str, str]]:
+    """The names of a pointer, each with the text in which it has this name.
+
+    They are its own, its aliases, and the names of parameters of helpers that get it.
+    """
+    if not name or not depth:
+        return
+    yield name, body
+    cast = r"(?:\([^()]{1,60}\)\s*|reinterpret_cast\s*<[^<>]*>\s*\(\s*)?&?\s*"
+    alias = rf"(?:\*|&|\bauto)\s*(?:\w+\s+)?(\w+)\s*=\s*{cast}{name}\b"
+    others = [other for other in re.findall(alias, body) if other != name]
+    for other in dict.fromkeys(others[:_MOST_ALIASES]):
+        yield from _names_of(other, body, code, depth - 1)
+    for call in re.finditer(rf"\b(\w+)\s*(?:<[^<>;]*>\s*)?\((?=[^;{{}}]{{0,400}}\b{name}\b)", body):
+        arguments = split(body[call.end() : closing(body, call.end() - 1)])
+        at = [i for i, one in enumerate(arguments) if re.match(rf"\s*{cast}{name}\b(?!\s*\[)", one)]
+        for helper in _helpers(code) if at else ():
+            head = re.search(rf"\b{call[1]}\s*\(", helper.head)
+            if not head:
+                continue
+            given = split(helper.head[head.end() : closing(helper.head, head.end() - 1)])
+            for i in at[: len(given)]:
+                if "const" not in given[i]:
+                    inner = code[helper.open : helper.end]
+                    yield from _names_of(_parameter(given[i]).name, inner, code, depth - 1)
+
+
+@functools.lru_cache(maxsize=4)
+def _helpers(code: str) -> tuple[Block, ...]:
+    return tuple(one for one in functions(code) if "__global__" not in one.head)
+
+
 def _is_written(name: str, body: str) -> bool:
-    """Whether the body stores to what a parameter points to, by the parameter's own name."""
-    if not name:
-        return False
+    """Whether a text stores to what a pointer points to, by this name."""
     stores = r"(?:[-+*/|&^]|<<|>>)?=(?!=)|\+\+|--"
     element = rf"(?:\b{name}{_INDEX}|\*\s*{name}\b|\*\s*\(\s*{name}\b[^()]*\))"
     return bool(
@@ -257,7 +311,7 @@ def _gets_the_sums(name: str, body: str) -> bool:
 
 
 def _with_roles(
-    kernel: str, given: Sequence[Parameter], body: str, generic: set[str]
+    kernel: str, given: Sequence[Parameter], body: str, generic: set[str], code: str
 ) -> tuple[Parameter, ...]:
     """The parameters with their roles, which type, ``const`` and use tell."""
     roles: dict[int, str] = {}
@@ -268,7 +322,11 @@ def _with_roles(
         roles[i] = "n"
     memory = [i for i, one in enumerate(given)
               if "*" in one.type or one.type.replace("const", "").strip() in generic]  # fmt: skip
-    written = [i for i in memory if _is_written(given[i].name, body)]
+    written = [
+        i
+        for i in memory
+        if any(_is_written(*where) for where in _names_of(given[i].name, body, code))
+    ]
     constant = [i for i in memory if "*" not in given[i].type or re.search(
         r"\bconst\b", given[i].type.partition("*")[0])]  # fmt: skip
     unwritten = [i for i in memory if i not in written]

@@ -36,7 +36,32 @@ def without_comments(text: str) -> str:
     # would start again at each opening mark.
     pattern = r'//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:\\.|[^"\\\n])*"?'
     pattern += r"|(?<!\w)'(?:\\.|[^'\\\n])*'?"  # not a digit separator
-    return re.sub(pattern, lambda found: blank(found[0]), text, flags=re.S)
+    return _without_dead(re.sub(pattern, lambda found: blank(found[0]), text, flags=re.S))
+
+
+_IF = re.compile(r"^[ \t]*#[ \t]*(if|elif|else|endif)(\w*)[ \t]*([^\n]*)", re.M)
+
+
+def _without_dead(code: str) -> str:
+    """The text without what stands between ``#if 0`` and its ``#else`` or ``#endif``."""
+    parts, at, start, depth = [], 0, -1, 0
+    for line in _IF.finditer(code):
+        if start < 0:
+            dead = line[1] == "if" and not line[2] and line[3].strip() == "0"
+            start, depth = (line.end(), 0) if dead else (-1, 0)
+        elif line[1] == "if":
+            depth += 1
+        elif depth:
+            depth -= line[1] == "endif"
+        else:
+            parts += [code[at:start], blank(code[start : line.start()])]
+            at, start = line.start(), -1
+    return "".join([*parts, code[at:]])
+
+
+def words_in(code: str) -> set[str]:
+    """The names, words and numbers of a text."""
+    return set(re.findall(r"\w+", code))
 
 
 def line_at(text: str, index: int) -> int:
@@ -122,12 +147,12 @@ def number(text: str, known: dict[str, int]) -> int | None:
     return value if isinstance(value, int) else None
 
 
-_DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.M)
+DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.M)
 
 
 def without_directives(code: str) -> str:
     """The text with lines of the preprocessor blanked out."""
-    return _DIRECTIVE.sub(lambda found: blank(found[0]), code)
+    return DIRECTIVE.sub(lambda found: blank(found[0]), code)
 
 
 _NEAR = 300  # letters before a brace, in which its head says what it opens
@@ -146,7 +171,7 @@ class Block:
     def is_function(self) -> bool:
         """Whether it is a function, of the host or of a device."""
         return ")" in self.head and not re.search(
-            r"\b(struct|class|union|enum)\b[^()]*$", self.head
+            r"\b(struct|class|union|enum)\b[^()]*$|=\s*$", self.head
         )
 
 
@@ -155,9 +180,23 @@ def blocks(code: str) -> Iterator[Block]:
     code, start = without_directives(code), 0
     while (brace := code.find("{", start)) >= 0:
         first = 1 + max(start - 1, code.rfind(";", start, brace), code.rfind("}", start, brace))
-        head, end = code[first:brace], closing(code, brace)
+        while brace >= 0 and code.count("(", first, brace) > code.count(")", first, brace):
+            brace = code.find("{", closing(code, brace))  # that was in a default argument
+        if brace < 0:
+            return
+        head = code[first:brace]
         if re.search(r"\b(namespace|extern)\b[^()]*$", head[-_NEAR:]):
             start = brace + 1
             continue
+        end = closing(code, brace)
         yield Block(head, first, brace, end)
         start = end + 1
+
+
+def functions(code: str, start: int = 0) -> Iterator[Block]:
+    """The functions of a text without comments and directives, those of classes among them."""
+    for one in blocks(code):
+        if one.is_function:
+            yield Block(one.head, start + one.first, start + one.open, start + one.end)
+        elif re.search(r"\b(struct|class|union)\b", one.head):
+            yield from functions(code[one.open + 1 : one.end], start + one.open + 1)

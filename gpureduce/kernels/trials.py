@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,7 @@ from gpureduce.kernels.conditions import Domain
 
 BLOCKS = (32, 64, 96, 128, 160, 256, 512, 1024)
 _MORE_BLOCKS = (192, 224, 320, 416, 480, 768, 992)  # with a few sizes each
+_MANY_BLOCKS = ((128, 4099), (256, 20011), (1024, 9 * 8192 + 7), (32, 9 * 8192))
 _PRIMES = (7, 97, 1009)
 _DRAWN = 12  # sizes drawn by the seed
 _MOST_TRIED = 1500  # sizes, to find the smallest that fails
@@ -36,6 +38,7 @@ _AGAIN = (
     "a second sum with the same scratch memory is wrong: it came out as {0.got}, not as "
     "{0.expected}; a kernel leaves its ticket, or the marks of its block sums, as it finds them: 0"
 )
+_MOST_S = 0.5  # a larger case is left out if it would take longer
 _DIGIT = 8  # of a number whose digits count elements: how often each was added
 
 
@@ -324,7 +327,7 @@ def _usual(subject: Subject, where: Domain, seed: int) -> Iterator[Case]:
             yield Case(n, block, 0, f"random {n % 7}", "different", dtype)
     for block in (64, 96, 256):
         yield Case(2 * block + 1, block, 0, "lockstep", "different", dtype)
-    for block, n in ((128, 4099), (256, 20011), (1024, 9 * 8192 + 7), (256, 2**18 + 7)):
+    for block, n in (*_MANY_BLOCKS, (256, 2**18 + 7)):
         yield Case(n, block, 0, "forward", "different", dtype)
         part = block * where.per_thread
         yield Case(n // part * part, block, 0, "forward", "different", dtype)
@@ -372,11 +375,17 @@ def drawn(subject: Subject, where: Domain, count: int, seed: int) -> Iterator[Ca
 def try_all(
     subject: Subject, which: Iterable[Case], tell: Callable[[str, object], None]
 ) -> list[tuple[Case, Failure | None]]:
-    """Runs cases. Returns each with what was wrong."""
+    """Runs cases, without those that are too large for a slow kernel. Each with what was wrong."""
     tried = []
+    largest, took = 1, 0.0  # of the largest case
     for case in which:
+        if took * case.n > _MOST_S * largest:
+            continue
         tell("case", case)
+        start = time.process_time()
         tried.append((case, subject.wrong(case)))
+        if case.n >= largest:
+            largest, took = case.n, time.process_time() - start
     return tried
 
 

@@ -161,7 +161,7 @@ class Verdict:
                 self.condition, self.reasons, self.excluded, self.text, self.domain
             )
             option = f"gpureduce check --assume '{self.condition}' accepts it."
-            return "\n".join(_wrapped(sentence) for sentence in [*said, option])
+            return "\n".join(map(_wrapped, [*said, option, *self._remarks()]))
         if not self.failures:
             if self.right:
                 return self._all_right()
@@ -188,8 +188,10 @@ class Verdict:
             said.append("It takes no n, and was tried where n fills its blocks.")
         elif self.domain.condition != _NONE or self.domain.sizes:
             said.append("It was tried only where its options say that it is right.")
-        said += [f"{remark[0].upper()}{remark[1:]}." for remark in self.remarks]
-        return "\n".join(_wrapped(sentence) for sentence in said)
+        return "\n".join(map(_wrapped, [*said, *self._remarks()]))
+
+    def _remarks(self) -> list[str]:
+        return [f"{remark[0].upper()}{remark[1:]}." for remark in self.remarks]
 
     def accesses(self, every: bool = False) -> str:
         """Part 2: races and barriers; those that the condition allows only if `every` is true."""

@@ -171,7 +171,7 @@ def test_static_shared_memory_is_shared_memory():
         (plain("__shared__ int a = 0; out[0] = a;"), "line 2 gives a __shared__ variable a value"),
         (plain("extern __shared__ float s; out[0] = s;"), "line 2: extern __shared__ memory is"),
         ("__global__ void f(const float *in, float *out, size_t n) {}", "does not show whether f"),
-        ("// gpureduce: elements=3\n" + TREE, "elements must be one of 1, 2, 4, 8, many, not '3'"),
+        ("// gpureduce: elements=9\n" + TREE, "elements must be one of 1, 2, 3, 4"),
         ("// gpureduce: speed=3\n" + TREE, "no option 'speed'"),
     ],
 )

@@ -33,6 +33,12 @@ CONDITIONAL = {
                      ["threads 1-31 return before the __syncthreads()", "3 to 1 leaves out"]),
     "eight_each": ("powers_of_two at_least_64 full_blocks lockstep", ["(8 elements per thread)"]),
     "exact_block": ("192", ["line 6: thread 192 writes s[192]; s has 192 elements"]),
+    "neighbours": ("full_blocks", ["(4 elements per thread)", "Each thread adds 4 elements"]),
+    "sixteen_each": ("full_blocks", ["(16 elements per thread)"]),
+    "block_storage": ("256", []),
+    "any_group": ("powers_of_two", []),
+    "file_scope_all": ("at_most_256", []),
+    "odd_declarations": ("at_most_256", []),
     "fixed_array": ("powers_of_two at_least_64 at_most_128 full_blocks lockstep", ["cell[128]"]),
     "in_place": ("powers_of_two full_blocks", ["reads values[96]; values has 96 elements"]),
     "lab_no_bounds": ("powers_of_two at_least_64 full_blocks lockstep",
@@ -56,7 +62,7 @@ CONDITIONAL = {
     "templated_block": ("powers_of_two at_most_512 full_blocks lockstep", ["from[32]"]),
     "two_loads": ("powers_of_two full_blocks", ["(2 elements per thread)"]),
 }  # fmt: skip
-RIGHT = ("arch700", "file_scope", "flat2d", "launch_bounds", "same_value", "star_plus",
+RIGHT = ("arch700", "file_scope", "flat2d", "launch_bounds", "same_value", "star_plus", "swap_loop", "twice_shared",
          "typedef_real", "void_global", "warp_atomic", "whole_program")  # fmt: skip
 WRONG = {
     "alias_grid_race": ["missing: __syncthreads()"],
@@ -69,6 +75,9 @@ WRONG = {
     "two_line_step": ["missing: __syncthreads()"],
     "uninit_local": [],
     "volatile_partial": ["it races"],
+    "bytes_in_a_byte": [],
+    "few_partials": ["of block 2048 writes parts[2048]; parts has 2048 elements"],
+    "least": ["least: computes the minimum, not the sum"],
     "maximum": ["largest: computes the maximum, not the sum; gpureduce judges sums"],
     "no_atomic": ["line 6: both add to out[0] at once", "use atomicAdd(&out[0], ...)",
                   "no barrier mends it"],
@@ -321,6 +330,13 @@ def test_accesses_beside_an_array(name):
     verdict = gpureduce.check(text, device="emulator")
     assert not verdict and verdict.failures, str(verdict)
     assert words in verdict.failures[0].fault, verdict.failures[0].fault
+
+
+def test_more_static_shared_memory_than_nvcc_takes():
+    body = "__shared__ float a[8192];\nif (n) { __shared__ float b[%d]; b[0] = a[0] = 0; }"
+    gpureduce.kernel(f"{_HEAD}{body % 4096}{_TAIL}", finishes=True).loaded([("f32", "f32")])
+    with pytest.raises(gpureduce.KernelError, match="uses too much shared data"):
+        gpureduce.kernel(f"{_HEAD}{body % 4097}{_TAIL}", finishes=True).loaded([("f32", "f32")])
 
 
 @pytest.mark.parametrize("order", ["forward", "random 3"])

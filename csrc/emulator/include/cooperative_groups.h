@@ -135,6 +135,41 @@ tiled_partition(const thread_block_tile<Outer, Parent> &)
     return thread_block_tile<Size, thread_block_tile<Outer, Parent>>();
 }
 
+/* A block or a tile, as a helper takes it that serves both. */
+class thread_group
+{
+    unsigned lanes = 0; /* of a tile; 0: a block */
+
+  public:
+    GR_UNTRACED thread_group(const thread_block &) {}
+    template <unsigned Size, typename Parent>
+    GR_UNTRACED thread_group(const thread_block_tile<Size, Parent> &) : lanes(Size)
+    {
+    }
+    GR_UNTRACED unsigned size() const
+    {
+        return lanes ? lanes : thread_block::num_threads();
+    }
+    GR_UNTRACED unsigned num_threads() const
+    {
+        return size();
+    }
+    GR_UNTRACED unsigned thread_rank() const
+    {
+        return lanes ? gr_thread_rank() & (lanes - 1) : gr_thread_rank();
+    }
+    GR_UNTRACED void sync(GR_SITE) const
+    {
+        if (!lanes)
+            gr_block_barrier(file, line);
+        else
+            gr_warp_collective(GR_SYNCWARP,
+                               (0xffffffffu >> (32 - lanes))
+                                   << (gr_thread_rank() & 31 & ~(lanes - 1)),
+                               0, 0, 32, file, line);
+    }
+};
+
 /* The blocks of a cluster. In a launch without clusters, each cluster is one block. */
 class cluster_group
 {

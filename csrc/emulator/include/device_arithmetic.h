@@ -26,6 +26,15 @@ GR_INTRINSIC long long __double2ll_rn(double x)
 {
     return __builtin_llrint(x);
 }
+/* The low 24 bits of both, multiplied. */
+GR_INTRINSIC unsigned __umul24(unsigned x, unsigned y)
+{
+    return (x & 0xffffff) * (y & 0xffffff);
+}
+GR_INTRINSIC int __mul24(int x, int y)
+{
+    return (int)((unsigned)(x << 8 >> 8) * (unsigned)(y << 8 >> 8));
+}
 GR_INTRINSIC int __clz(int x)
 {
     return x ? __builtin_clz((unsigned)x) : 32;

@@ -33,15 +33,22 @@ struct gr_variable {
     }
 };
 
+/* The bytes of an element of an array, also of a std::array; of others, all. */
+template <typename T, typename = void> struct gr_element {
+    static constexpr size_t bytes = sizeof(T);
+};
+template <typename T> struct gr_element<T, std::void_t<typename T::value_type>> {
+    static constexpr size_t bytes = sizeof(typename T::value_type);
+};
+
 /* One variable for each declaration: `Declaration` is a class of its own, with the variable's name
  * and type. In a template, each instance has its own. */
 template <typename T, typename Declaration, int index> struct gr_slot {
     static const gr_variable variable;
 };
 template <typename T, typename Declaration, int index>
-const gr_variable gr_slot<T, Declaration, index>::variable(Declaration::gr_name(index),
-                                                           sizeof(std::remove_all_extents_t<T>),
-                                                           sizeof(T));
+const gr_variable gr_slot<T, Declaration, index>::variable(
+    Declaration::gr_name(index), gr_element<std::remove_all_extents_t<T>>::bytes, sizeof(T));
 
 template <typename T, typename Declaration, int index> GR_INTRINSIC T &gr_static_shared()
 {
@@ -55,24 +62,5 @@ template <typename T> GR_INTRINSIC T *gr_dynamic_shared(const char *name)
     gr_shared_name = name;
     return reinterpret_cast<T *>(gr_shared);
 }
-
-/* The same, and gr_static_shared, for declarations outside of all functions. */
-template <typename T> struct gr_dynamic_everywhere {
-    const char *name;
-    GR_UNTRACED operator T *() const
-    {
-        return gr_dynamic_shared<T>(name);
-    }
-};
-template <typename T, typename Declaration, int index> struct gr_static_everywhere {
-    GR_UNTRACED operator T &() const
-    {
-        return gr_static_shared<T, Declaration, index>();
-    }
-    template <typename Value> GR_UNTRACED T &operator=(const Value &value) const
-    {
-        return static_cast<T &>(*this) = value;
-    }
-};
 
 #endif

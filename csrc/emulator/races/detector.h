@@ -41,6 +41,8 @@ struct LaneWatch {
         carried; /* the clocks it brought there; once passed, the clocks it receives by waiting */
     uint32_t arrived_time = 0;
     std::vector<std::pair<Site, uint32_t>> stores; /* how many at each site since a block barrier */
+    uintptr_t loaded = 0;                          /* the address of its last plain load */
+    Site load = {nullptr, 0};
 };
 
 struct Event {
@@ -122,6 +124,9 @@ struct Watch {
     std::vector<Race> races;
     Overwriting overwriting = {};
     std::map<std::tuple<const void *, int, Access, const void *, int, Access>, size_t> race_of;
+    /* Plain loads by site, less those that an atomic of the lane at the same address followed, as
+     * the compare-and-swap that begins with a guess. */
+    std::map<std::pair<const void *, int>, long> loads;
     std::vector<Divergence> divergences;
     std::map<std::pair<const void *, int>, Unwritten> unwritten; /* the first one at each site */
     std::set<std::vector<int>> divergent_lines; /* of `divergences`: each set is reported once */

@@ -70,9 +70,12 @@ static void print_side(std::string *out, const Watch *watch, const Side &side)
     static const char *const kinds[] = {"read", "write", "atomic"};
     const char *kind = side.site.at ? kinds[side.kind] : "end";
     bool copy = side.slot >= watch->threads;
-    print(out, "{\"block\":%u,\"thread\":%u,\"copy\":%s,\"kind\":\"%s\",\"volatile\":%s,",
+    auto loads = watch->loads.find({side.site.at, side.site.line});
+    bool guess = side.kind == READ && loads != watch->loads.end() && loads->second == 0;
+    print(out,
+          "{\"block\":%u,\"thread\":%u,\"copy\":%s,\"kind\":\"%s\",\"volatile\":%s,\"guess\":%s,",
           side.block, copy ? 0 : side.slot, copy ? "true" : "false", kind,
-          side.site.is_volatile ? "true" : "false");
+          side.site.is_volatile ? "true" : "false", guess ? "true" : "false");
     if (side.site.at)
         print_site(out, side.site);
     else

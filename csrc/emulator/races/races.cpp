@@ -276,6 +276,14 @@ void watch_access(Worker *w, const void *address, size_t size, Access kind, bool
         Self self = self_of(w, w->lane);
         end_overwriting(watch);
         touch(w, self, address, size, kind, site, reads);
+        if (kind == READ) {
+            self.lane->loaded = (uintptr_t)address;
+            self.lane->load = site;
+            ++watch->loads[{site.at, site.line}];
+        } else if (kind == ATOMIC && self.lane->loaded == (uintptr_t)address) {
+            self.lane->loaded = 0;
+            --watch->loads[{self.lane->load.at, self.lane->load.line}];
+        }
         if (kind == ATOMIC)
             pass_on(watch, self, address);
     });
