@@ -62,8 +62,9 @@ CONDITIONAL = {
     "templated_block": ("powers_of_two at_most_512 full_blocks lockstep", ["from[32]"]),
     "two_loads": ("powers_of_two full_blocks", ["(2 elements per thread)"]),
 }  # fmt: skip
-RIGHT = ("arch700", "file_scope", "flat2d", "launch_bounds", "same_value", "star_plus", "swap_loop", "twice_shared",
-         "typedef_real", "void_global", "warp_atomic", "whole_program")  # fmt: skip
+RIGHT = ("arch700", "file_scope", "flat2d", "launch_bounds", "same_value", "star_plus",
+         "swap_loop", "twice_shared", "typedef_real", "void_global",
+         "warp_atomic", "whole_program")  # fmt: skip
 WRONG = {
     "alias_grid_race": ["missing: __syncthreads()"],
     "comment_volatile": ["it races"],
