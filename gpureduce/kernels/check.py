@@ -304,8 +304,6 @@ def check(
         where = verdict.domain
         if verdict.condition:
             where = dataclasses.replace(where, condition=verdict.condition)
-        if where.condition.full:
-            subjects = [(*subject[:3], registry.finish_number("host")) for subject in subjects]
         verdict = _checked_on_card(
             verdict, chosen, card, pairs, (subjects, results, seed, where), device
         )

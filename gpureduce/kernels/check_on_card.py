@@ -163,6 +163,7 @@ def examine(
     card, right = devices.choose_device(device), True
     for name, load, acc, finish in subjects:
         subject = _OnCard(strategy, name, load, acc, finish, "", card)
+        subject = subject.by_host() if where.condition.full else subject
         tried, failure = _try_all(subject, _cases(subject, seed, where, large), tell)
         tell("tried", tried)
         if failure:
@@ -176,10 +177,9 @@ def examine(
         return True  # it adds up no more than a block has
     dtype, accumulate = subjects[0][0], results[0]
     names = [name for name in (*ladder.LADDER, "fast") if _runs(name, device)]
-    own = replace(strategy, finishes=("host",)) if where.condition.full else strategy
     try:
         rows = list(benchmark(
-            [*names, own],  # type: ignore[list-item]
+            [*names, subject.strategy],  # type: ignore[list-item]
             [n], [dtype], [where.condition.usual_block], device=device, repeats=_REPEATS,
             accumulate=accumulate, progress=lambda *_: tell("stage", "timing"),
         ))  # fmt: skip

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gpureduce import _emulator_traced, _host
-from gpureduce.core import dtypes, registry
+from gpureduce.core import dtypes
 from gpureduce.core.registry import Strategy
 from gpureduce.emulator import races
 from gpureduce.emulator.race import ATOMIC, ONE_WRITER, Race, SplitBarrier, ranges
@@ -60,12 +60,7 @@ class _Found:
 
     def by_host(self) -> _Found:
         """The same kernel, where the host adds up its block sums: n fills its blocks then."""
-        finish = registry.finish_number("host")
-        subjects = [
-            replace(one, finish=finish, strategy=replace(one.strategy, finishes=("host",)))
-            if one.strategy.traits & _host.PARTIALS else one
-            for one in self.subjects
-        ]  # fmt: skip
+        subjects = [one.by_host() for one in self.subjects]
         return _Found(subjects, self.results, self.where, self.tell, self.text)
 
     def look(

@@ -11,12 +11,12 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from gpureduce import _emulator, _emulator_traced, _host
-from gpureduce.core import bounds, dtypes
+from gpureduce.core import bounds, dtypes, registry
 from gpureduce.core.registry import Strategy
 from gpureduce.core.request import Launch
 from gpureduce.core.schedule import ORDERS
@@ -122,6 +122,13 @@ class Subject:
     def is_float(self) -> bool:
         """Whether it adds up floats."""
         return self.acc in (_host.ACC_F32, _host.ACC_F64)
+
+    def by_host(self) -> Self:
+        """The same kernel, but the host adds up its block sums. The same if it has none."""
+        if not self.strategy.traits & _host.PARTIALS:
+            return self
+        strategy = dataclasses.replace(self.strategy, finishes=("host",))
+        return dataclasses.replace(self, finish=registry.finish_number("host"), strategy=strategy)
 
     def run(
         self, array: np.ndarray[Any, Any], case: Case, traced: bool = False, fresh: bool = True
