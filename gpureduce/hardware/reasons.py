@@ -36,6 +36,8 @@ def why(case: Case, counter: str, model: Counts, seen: Counts, code: Machine) ->
         return _conflicts(counter, model, seen)
     if counter.startswith("shared_load"):
         return _merged(counter, extra, code)
+    if counter == "global_load_requests":
+        return _unrolled(extra, model, seen, code)
     if counter == "shared_store_lanes":
         return _generic(model, seen, code)
     if counter == "warp_barriers":
@@ -106,6 +108,17 @@ def _looks(comings: int, extra: int, model: Counts, seen: Counts, code: Machine)
             "CUDA's barrier of the grid: a thread of each block looks until all have come "
             f"({extra:,}); by instruction, all other loads are the model's"
         )
+    return ""
+
+
+def _unrolled(extra: int, model: Counts, seen: Counts, code: Machine) -> str:
+    """Copies of a load in an unrolled loop: lanes with more steps left take another copy."""
+    copies = [i for i in code if re.match(r"LDG?(\.|$)", i.opcode) and i.lanes]
+    alike = all(seen[f"global_load_{what}"] == model[f"global_load_{what}"]
+                for what in ("lanes", "sectors"))  # fmt: skip
+    apart = issued(copies, "") - model["global_load_requests"]
+    if extra > 0 and len(copies) > 1 and alike and extra == apart:
+        return f"the compiler unrolls the loop: lanes with fewer steps left load apart ({extra:,})"
     return ""
 
 

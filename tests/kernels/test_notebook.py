@@ -48,7 +48,7 @@ def test_options_of_a_cell(shell):
     [
         ("f --speed", "unrecognized arguments: --speed; as in %%kernel my_rung --elements 2"),
         ("", "the following arguments are required: name"),
-        ("f --elements 3", "argument --elements: invalid choice: '3'"),
+        ("f --elements 7x", "argument --elements: invalid choice: '7x'"),
         ("2f", "'2f' is no name of a variable, which holds the kernel"),
         ("if", "'if' is no name of a variable, which holds the kernel"),
         ("f 'a", "No closing quotation"),

@@ -134,8 +134,14 @@ def test_an_interrupted_call_leaves_no_process_and_no_message(mark):
     assert done.communicate("", timeout=60)[1] == ""
 
 
+def skip_if_ignored(number):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        pytest.skip(f"{number.name} is ignored here: by nohup, or in the background of a shell")
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_a_caller_that_a_signal_ends_leaves_no_process(mark, number):
+    skip_if_ignored(number)
     caller = started(RUN)
     assert within(20, lambda: is_running(mark))
     caller.send_signal(number)
@@ -304,6 +310,7 @@ gpureduce.kernel(text).loaded([("f32", "f32")])
 @pytest.mark.usefixtures("_deaf")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_compiler_ends_with_its_caller(mark, number):
+    skip_if_ignored(number)
     caller = subprocess.Popen([sys.executable, "-P", "-c", COMPILE], stderr=subprocess.DEVNULL)
     assert within(30, lambda: len(compilers(mark)) >= 6), marked(mark)
     caller.send_signal(number)
