@@ -267,7 +267,9 @@ class _Found:
         sides = tuple(_side(side) for side in row["sides"])
         if _is_guess(row["sides"], sides):
             return
-        race = Race(sides, _address(row, sides), row["missing"], row["count"], (schedule,))  # type: ignore[arg-type]
+        race = Race(
+            sides, _address(row, sides), row["missing"], row["count"], (schedule,), row["fenced"]  # type: ignore[arg-type]
+        )  # fmt: skip
         if row["together"]:
             self.together.add(_store_of(race))
         lines = tuple(sorted((s.place.file, s.place.line, s.kind) for s in sides))
@@ -278,6 +280,7 @@ class _Found:
                 race if more else known,
                 count=known.count + race.count,
                 schedules=tuple(dict.fromkeys((*known.schedules, schedule))),
+                fenced=known.fenced and race.fenced,
             )
         self.by_lines[lines] = race
 

@@ -85,6 +85,7 @@ class _Found:
                 raise
             if n >= largest:
                 largest, took = n, time.process_time() - start
+            found = _as_in_samples(found)
             told = {o: faults.readable(trials.told(f), self.text) for o, f in found.faults.items()}
             self.looked.append(dataclasses.replace(found, faults=told))
             if not every and (found or found.wrong):
@@ -111,6 +112,23 @@ class _Found:
             (looked.block, looked.grid or 0), orders, self.results[0],
         )  # fmt: skip
         return len(found.wrong | found.faults) == len(orders)
+
+
+def _as_in_samples(found: Races) -> Races:
+    """The same, but a read that only lacks the reader's fence is a remark.
+
+    NVIDIA's guide and samples read the sums of other blocks so: after an atomic and a barrier.
+    """
+    fenced = [race for race in found.races if race.fenced]
+    lines = {side.place.line for race in fenced for side in race.sides if side.kind == "read"}
+    advice = "a __threadfence() after the atomic makes sure of it"
+    said = (f"line {line}: reads what other blocks stored before a fence and an atomic; {advice}"
+            for line in sorted(lines))  # fmt: skip
+    return dataclasses.replace(
+        found,
+        races=tuple(race for race in found.races if not race.fenced),
+        alike=(*found.alike, *said),
+    )
 
 
 def _relies_on_lockstep(race: Race) -> bool:

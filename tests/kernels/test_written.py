@@ -62,9 +62,9 @@ CONDITIONAL = {
     "templated_block": ("powers_of_two at_most_512 full_blocks lockstep", ["from[32]"]),
     "two_loads": ("powers_of_two full_blocks", ["(2 elements per thread)"]),
 }  # fmt: skip
-RIGHT = ("arch700", "file_scope", "flat2d", "launch_bounds", "same_value", "star_plus",
-         "swap_loop", "twice_shared", "typedef_real", "void_global",
-         "warp_atomic", "whole_program")  # fmt: skip
+RIGHT = ("arch700", "file_scope", "flat2d", "last_block_sample", "launch_bounds", "same_value",
+         "star_plus", "swap_loop", "twice_shared", "typedef_real", "void_global", "warp_atomic",
+         "whole_program")  # fmt: skip
 WRONG = {
     "alias_grid_race": ["missing: __syncthreads()"],
     "comment_volatile": ["it races"],
@@ -93,6 +93,14 @@ WRONG = {
 def check(name, **how):
     verdict = gpureduce.check(WRITTEN / f"{name}.cu", device="emulator", **how)
     return verdict, " ".join(str(verdict).split())
+
+
+def test_a_fence_that_only_the_reader_lacks_is_a_remark():
+    verdict, said = check("last_block_sample")
+    assert verdict and "a __threadfence() after the atomic makes sure of it" in said
+    kernel = gpureduce.kernel(WRITTEN / "last_block_sample.cu")
+    (race,) = gpureduce.races(kernel).races
+    assert race.fenced and race.missing == "__threadfence()"
 
 
 def test_threads_with_elements_of_their_own_need_a_barrier_and_no_atomic():

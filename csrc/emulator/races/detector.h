@@ -93,6 +93,7 @@ struct Race {
     Missing missing;
     uint64_t count;
     bool differ;   /* two stores: of different values; else true */
+    bool fenced;   /* a read after a fenced store and an atomic: only the reader lacks a fence */
     bool together; /* two stores at one site in the same step, so that no barrier orders them */
 };
 

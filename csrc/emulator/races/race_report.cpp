@@ -92,9 +92,9 @@ static void print_race(std::string *out, const Watch *watch, const Race &race)
     const Address &address = race.address;
     print(out, "{\"count\":%llu,\"missing\":\"%s\",", (unsigned long long)race.count,
           missing[race.missing]);
-    print(out, "\"differ\":%s,\"together\":%s,\"shared\":%s,\"owner\":%u,",
-          race.differ ? "true" : "false", race.together ? "true" : "false",
-          address.shared ? "true" : "false", address.owner);
+    print(out, "\"differ\":%s,\"fenced\":%s,\"together\":%s,\"shared\":%s,\"owner\":%u,",
+          race.differ ? "true" : "false", race.fenced ? "true" : "false",
+          race.together ? "true" : "false", address.shared ? "true" : "false", address.owner);
     *out += "\"address\":";
     print_text(out, address.name);
     *out += ",\"sides\":[";
