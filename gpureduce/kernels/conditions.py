@@ -71,20 +71,23 @@ class Condition:
 
     def __str__(self) -> str:
         """The words by which `parsed` makes it again."""
-        words = [str(block) for block in self.only]
-        words += ["powers_of_two"] * self.powers
-        words += [f"at_least_{self.least}"] * (self.least > 32)
-        words += [f"at_most_{self.most}"] * (self.most < 1024)
+        words = [str(block) for block in self._listed()]
+        if not words:
+            words += ["powers_of_two"] * self.powers
+            words += [f"at_least_{self.least}"] * (self.least > 32)
+            words += [f"at_most_{self.most}"] * (self.most < 1024)
         words += ["full_blocks"] * self.full + ["lockstep"] * self.lockstep
         return " ".join(words)
+
+    def _listed(self) -> tuple[int, ...]:
+        """The blocks, if they are to be listed one by one."""
+        return self.blocks if self.only or len(self.blocks) == 1 else ()
 
     def sentence(self, per_thread: int = 1, alone: bool = False) -> str:
         """The condition in words, behind "right"."""
         parts = []
-        if self.only:
-            blocks = " and ".join(
-                filter(None, [", ".join(map(str, self.only[:-1])), str(self.only[-1])])
-            )
+        if only := self._listed():
+            blocks = " and ".join(filter(None, [", ".join(map(str, only[:-1])), str(only[-1])]))
             parts.append(f"for blocks of {blocks} threads")
         elif (self.least, self.most) != (32, 1024):
             span = (
@@ -146,6 +149,11 @@ class Domain:
         fills = n == part if self.alone else n % part == 0
         sizes = not self.sizes or n in self.sizes
         return sizes and where.allows_block(block) and (fills or not where.full)
+
+    def fitted(self, block: int, n: int) -> int | None:
+        """The size nearest to n that it allows for a block; None if there is none."""
+        sizes = [size for size in self.sizes or (n,) if self.allows(block, size)]
+        return min(sizes, key=lambda size: abs(size - n), default=None)
 
 
 def checked(key: str, value: object) -> str:

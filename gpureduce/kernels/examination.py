@@ -23,6 +23,7 @@ Tell = Callable[[str, object], None]
 _ORDERS = ("forward", "random 1")
 _RACE_BLOCKS = (256, 96, 64, 128, 416, 512, 1024)
 _TILE_BYTES = 32768  # of bulk_copy.cu
+_MOST_LOOKED_AT = 1 << 19  # elements: each access is recorded
 _MOST_LOOK_S = 1.5  # a larger launch is left out if looking at it would take longer
 _FRESH = 200  # cases that a condition must pass, and that were not used to find it
 _FRESH_BLOCKS = (32, 192, 320, 768)  # in which races are looked for, besides the usual ones
@@ -146,7 +147,10 @@ def _race_cases(subject: Subject, where: Domain) -> Iterator[tuple[int, int, int
     if traits & _host.FINISHES:  # if every thread races for the one sum, few threads are enough
         yield 135, 64, 0
     named = [block for block in where.named if block not in _RACE_BLOCKS]
-    for block in (*_RACE_BLOCKS, *named, 32):
+    blocks = (*_RACE_BLOCKS, *named, 32)
+    if not any(map(where.condition.allows_block, blocks)):
+        blocks = where.condition.blocks
+    for block in blocks:
         part = block * where.per_thread
         yield (
             (part if where.alone else 8 * part) if where.condition.full else 8 * block + 7,
@@ -163,7 +167,10 @@ def _race_cases(subject: Subject, where: Domain) -> Iterator[tuple[int, int, int
 def _allowed(
     which: Iterable[tuple[int, int, int]], where: Domain
 ) -> Iterator[tuple[int, int, int]]:
-    return (row for row in which if where.allows(row[1], row[0]))
+    """These launches, with the nearest sizes that are allowed: each once."""
+    fitted = ((where.fitted(block, n), block, grid) for n, block, grid in which)
+    yield from dict.fromkeys((n, block, grid) for n, block, grid in fitted
+                             if n is not None and n <= _MOST_LOOKED_AT)  # fmt: skip
 
 
 def examine(

@@ -203,14 +203,21 @@ def _counted(chosen: Kernel, name: str, where: Domain, n: int, seed: int) -> _Co
     first = _BLOCK if _BLOCK in blocks else blocks[-1]
     second = draw.choice([b for b in _DRAWN_BLOCKS if b in blocks] or blocks)
     cases = [(n, first), ((n + draw.randrange(n // 4 + 1)) | 1, second)]
-    if where.condition.full:
+    if where.sizes:
+        fitted = [(where.fitted(block, size), block) for size, block in cases]
+        cases = [(size, block) for size, block in fitted if size is not None]
+        if not cases:
+            return _Counts(why_not="no block of the spec takes one of its sizes")
+    elif where.condition.full:
         cases = [
             (-(-size // (b * where.per_thread)) * b * where.per_thread, b) for size, b in cases
         ]
+    if where.condition.full:
         chosen = dataclasses.replace(chosen, options=chosen.options | {"sizes": "full_blocks"})
     subjects, _, pairs = subjects_of(chosen, [name])
-    job = Job("gpureduce.kernels.jobs", "count_cases", chosen.loaded(pairs), (subjects[0], cases),
-              {}, chosen.limits)  # fmt: skip
+    order = "lockstep" if where.condition.lockstep else "forward"
+    job = Job("gpureduce.kernels.jobs", "count_cases", chosen.loaded(pairs),
+              (subjects[0], cases, order), {}, chosen.limits)  # fmt: skip
     try:
         found = process.result_of(process.run(job), chosen.name)
     except (CudaError, process.KernelEnded, ValueError) as error:
@@ -259,7 +266,8 @@ def _judge(rule: str, text: str, verdict: Verdict, counts: _Counts) -> tuple[boo
         looked = bool(verdict.looked) and not any(
             f.case.numbers == "races" for f in verdict.failures
         )
-        return bool(verdict) or (looked and not verdict.races), verdict.accesses(every=True)
+        holds = looked and (bool(verdict) or not verdict.races)
+        return holds, verdict.accesses(every=True)
     if not verdict or counts.wrong:  # a kernel that does nothing has no conflicts
         return False, "counts only for a kernel that is right and does not race"
     judged = _judge_text(rule, text)

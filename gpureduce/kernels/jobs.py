@@ -34,7 +34,11 @@ def count(strategy: Strategy, _: Tell, **named: Any) -> Any:
 
 
 def count_cases(
-    strategy: Strategy, _: Tell, subject: tuple[Any, ...], cases: Sequence[tuple[int, int]]
+    strategy: Strategy,
+    _: Tell,
+    subject: tuple[Any, ...],
+    cases: Sequence[tuple[int, int]],
+    order: str,
 ) -> list[tuple[dict[str, int], int, Failure | None]]:
     """For sizes and blocks: the counters, the blocks of all launches, and whether the sum is wrong.
 
@@ -42,7 +46,7 @@ def count_cases(
     """
     dtype, load, acc, finish = subject
     tried = Subject(strategy, dtype, load, acc, finish, "")
-    launches = [Case(n, block, 0, "forward", "different", tried.dtype) for n, block in cases]
+    launches = [Case(n, block, 0, order, "different", tried.dtype) for n, block in cases]
     return [tried.operations(case) for case in launches]
 
 

@@ -199,6 +199,8 @@ class Verdict:
             return ""
         if self.races is not None:
             return str(self.races)
+        if not self.looked and self.right:
+            return "Not looked for: each access is recorded, and these sizes are too large."
         if not self.looked:
             return "Not looked for, since the kernel did not get that far."
         blocks = sorted({block for _, block, _ in self.looked})

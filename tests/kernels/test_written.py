@@ -95,6 +95,50 @@ def check(name, **how):
     return verdict, " ".join(str(verdict).split())
 
 
+RACE_THAT_CHANGES_NO_SUM = """__global__ void r(const int *in, int *out, int n)
+{
+    __shared__ int s[1024];
+    int tid = threadIdx.x, sum = 0;
+    for (int i = blockIdx.x * blockDim.x + tid; i < n; i += gridDim.x * blockDim.x) sum += in[i];
+    s[tid] = sum;
+    if (s[tid ^ 1] == 123456789) sum += 0;
+    __syncthreads();
+    for (int k = 0; tid == 0 && k < blockDim.x; k++)
+        out[blockIdx.x] = (k ? out[blockIdx.x] : 0) + s[k];
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "how", [{"sizes": "4096"}, {"sizes": "135"}, {"sizes": "1024,65536"}, {"blocks": 768}], ids=str
+)
+def test_races_are_looked_for_wherever_a_kernel_is_to_be_right(how):
+    verdict = gpureduce.check(RACE_THAT_CHANGES_NO_SUM, device="emulator", **how)
+    assert verdict.right and not verdict and verdict.races.races
+    spec = {"require": [{"rule": "no races"}], **how}
+    assert gpureduce.grade(RACE_THAT_CHANGES_NO_SUM, spec).points == 0
+
+
+def test_sizes_that_are_too_large_to_look_for_races():
+    verdict = gpureduce.check(TREE, device="emulator", sizes=2**20)
+    assert "Not looked for: each access is recorded" in verdict.accesses()
+    assert gpureduce.grade(TREE, {"sizes": 2**20, "require": [{"rule": "no races"}]}).points == 0
+
+
+def test_grades_keep_to_the_sizes_and_to_lockstep():
+    volatile = (WRITTEN / "lab_no_bounds.cu").read_text()
+    rules = [{"rule": "right"}, {"rule": "atomics == 0"}]
+    condition = "powers_of_two at_least_64 full_blocks lockstep"
+    assert gpureduce.grade(volatile, {"assume": condition, "require": rules}).points == 2
+    small = TREE.replace("in[i]", "in[i] * Acc(n < 6000)")
+    assert gpureduce.grade(small, {"sizes": "1024,4096,5000", "require": rules}).points == 2
+
+
+def test_a_condition_within_named_blocks_lists_those_that_are_right():
+    verdict, said = check("defined_block", blocks=[256, 512])
+    assert verdict.headline.endswith("right for blocks of 256 threads") and "'256'" in said
+
+
 def test_a_fence_that_only_the_reader_lacks_is_a_remark():
     verdict, said = check("last_block_sample")
     assert verdict and "a __threadfence() after the atomic makes sure of it" in said
