@@ -13,6 +13,7 @@ from gpureduce.kernels import conditions, programs, signature
 from gpureduce.kernels.check import check
 from gpureduce.kernels.kernel import Kernel, kernel
 from gpureduce.kernels.options import OPTIONS
+from gpureduce.kernels.source_text import NotASum
 from gpureduce.kernels.verdict import page
 
 Command = Callable[[str, Callable[[argparse.Namespace], None], str], Any]
@@ -25,7 +26,15 @@ def _kernels(arguments: argparse.Namespace) -> list[Kernel]:
         text = text_files.read(Path(arguments.file))
     names: list[str | None] = [*signature.names_in(programs.device_code(text))] or [None]
     names = [arguments.name] if arguments.name else names
-    return [kernel(Path(arguments.file), name, **options) for name in names]
+    made = []
+    for name in names:
+        try:
+            made.append(kernel(Path(arguments.file), name, **options))
+        except NotASum as error:
+            if name is names[-1] and not made:
+                raise
+            print(f"gpureduce: left out: {error}", file=sys.stderr)
+    return made
 
 
 def _run(arguments: argparse.Namespace) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from gpureduce.kernels.source_text import (
     Block,
     KernelError,
+    NotASum,
     aliases,
     closing,
     functions,
@@ -345,7 +346,7 @@ def _with_roles(
     missing = {"in": "the elements", "out": "the sums"}
     for role, what in missing.items():
         if role not in roles.values():
-            raise KernelError(
+            raise NotASum(
                 f"{kernel} has no parameter for {what}; a kernel takes elements, sums and their "
                 f"number, as in {FORMS}"
             )

@@ -25,6 +25,10 @@ class KernelError(ValueError):
         return [f"{type(self).__name__}: {self}"]
 
 
+class NotASum(KernelError):
+    """A kernel without parameters for elements or for sums, as programs have beside their sums."""
+
+
 def blank(text: str) -> str:
     """Spaces of the same length, with the same line breaks."""
     return re.sub(r"[^\n]", " ", text)

@@ -139,6 +139,17 @@ def test_a_condition_within_named_blocks_lists_those_that_are_right():
     assert verdict.headline.endswith("right for blocks of 256 threads") and "'256'" in said
 
 
+def test_a_kernel_that_sums_nothing_is_left_out_of_a_program(tmp_path, capsys):
+    fill = "__global__ void fill(float *x, int n) { x[blockIdx.x * blockDim.x + threadIdx.x] = n; }"
+    file = tmp_path / "program.cu"
+    file.write_text(f"{fill}\n{(WRITTEN / 'flat2d.cu').read_text()}")
+    assert not main(["check", str(file), "--device", "emulator", "--no-hint"])
+    out, err = capsys.readouterr()
+    assert "nothing wrong found" in out and "left out: fill has no parameter for the sums" in err
+    file.write_text(fill)
+    assert main(["check", str(file)]) == 2
+
+
 def test_a_fence_that_only_the_reader_lacks_is_a_remark():
     verdict, said = check("last_block_sample")
     assert verdict and "a __threadfence() after the atomic makes sure of it" in said
