@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy.typing as npt
 
 from gpureduce.core import devices, dtypes, registry
-from gpureduce.core.checks import whole
+from gpureduce.core.checks import named_keywords, whole
 from gpureduce.core.devices import Device
 from gpureduce.kernels import conditions, cubins, ladder, on_card, options, process
 from gpureduce.kernels.check_on_card import CardResult
@@ -195,6 +195,7 @@ def _told(outcome: process.Outcome) -> dict[str, list[Any]]:
     return told
 
 
+@named_keywords
 def check(
     kernel_or_text: Kernel | str | os.PathLike[str],
     dtype: npt.DTypeLike | Sequence[str] | None = None,

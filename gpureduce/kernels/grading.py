@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpureduce.core import dtypes
-from gpureduce.core.checks import whole
+from gpureduce.core.checks import named_keywords, whole
 from gpureduce.errors import CudaError
 from gpureduce.kernels import process
 from gpureduce.kernels.check import check, subjects_of
@@ -289,6 +289,7 @@ def _launched(chosen: Kernel, wanted: Spec) -> tuple[Kernel, str]:
     return dataclasses.replace(chosen, options=options, traits=traits), said
 
 
+@named_keywords
 def grade(
     kernel_or_text: Kernel | str | os.PathLike[str],
     spec: str | os.PathLike[str] | Mapping[str, Any],

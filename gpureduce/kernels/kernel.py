@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from gpureduce import _host
 from gpureduce.core import arrays, dtypes, registry, schedule, text_files
-from gpureduce.core.checks import shown
+from gpureduce.core.checks import named_keywords, shown
 from gpureduce.core.devices import Device, check_device
 from gpureduce.core.request import Arguments
 from gpureduce.kernels import (
@@ -282,6 +282,7 @@ def _text_of(given: str | os.PathLike[str]) -> tuple[str, str | None, str | None
     return text, path.name, str(path.resolve().parent)
 
 
+@named_keywords
 def kernel(
     text_or_path: str | os.PathLike[str],
     name: str | None = None,

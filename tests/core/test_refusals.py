@@ -334,6 +334,9 @@ def test_a_device_that_does_not_exist(device):
         (gpureduce.races, "schedule", "did you mean schedules?"),
         (gpureduce.benchmark, "strategy", "did you mean strategies?"),
         (gpureduce.tune, "divice", "did you mean device?"),
+        (gpureduce.kernel, "element", "did you mean elements?"),
+        (gpureduce.check, "sizs", "did you mean sizes?"),
+        (gpureduce.grade, "sed", "did you mean seed?"),
     ],
 )
 def test_an_unknown_keyword_suggests_the_nearest(call, keyword, hint):
