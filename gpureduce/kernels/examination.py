@@ -204,7 +204,8 @@ def examine(
     tell("looked", [(one.n, one.block, one.grid or 0) for one in found.looked])
     if found.races is not None:
         tell("races", found.races)
-    tell("remarks", tuple(_by_line(remark for one in found.looked for remark in one.remarks)))
+    sound = [one for one in found.looked if not one.wrong]
+    tell("remarks", tuple(_by_line(remark for one in sound for remark in one.remarks)))
     tell("stage", "counts")
     by_host = strategy.finishes == ("host",) or (condition and condition.full)
     finish = "host" if by_host and strategy.traits & _host.PARTIALS else None

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -148,6 +149,16 @@ def test_a_kernel_that_sums_nothing_is_left_out_of_a_program(tmp_path, capsys):
     assert "nothing wrong found" in out and "left out: fill has no parameter for the sums" in err
     file.write_text(fill)
     assert main(["check", str(file)]) == 2
+
+
+def test_a_read_on_which_a_sum_depends_is_no_remark():
+    text = (WRITTEN / "lecture_tree.cu").read_text()
+    line = "    cell[me] = at < count ? values[at] : 0;"
+    assert line in text
+    verdict = gpureduce.check(
+        text.replace(line, "    if (at < count)\n        cell[me] = values[at];"), device="emulator"
+    )
+    assert "does not depend" not in str(verdict) + json.dumps(verdict.as_dict(), default=str)
 
 
 def test_a_fence_that_only_the_reader_lacks_is_a_remark():
