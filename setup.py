@@ -81,7 +81,7 @@ class WheelWithBill(bdist_wheel):
 
     def write_wheelfile(self, wheelfile_base: str, *arguments: str) -> None:
         super().write_wheelfile(wheelfile_base, *arguments)
-        built = Path(self.bdist_dir or "") / "gpureduce" / FILES[0]
+        built = Path(self.bdist_dir or "") / "gpureduce" / written.FACTS
         if built.exists():  # not if only the metadata is asked for
             path = Path(wheelfile_base) / sbom.FILE
             path.parent.mkdir(exist_ok=True)

@@ -78,16 +78,18 @@ def git_tree(folder: Path) -> tuple[str, dict[str, str]]:
     return hashlib.sha1(b"tree %d\0" % len(tree) + tree).hexdigest(), dict(sorted(hashes.items()))
 
 
+FACTS = "_build.json"
+_OTHERS = {
+    "_kernels.json": kernel_sources,
+    "_nvcc.json": nvcc_recipe,
+    "_headers.json": headers_for_users,
+    "_records.json": records_of_lectures,
+}
+FILES = (FACTS, *_OTHERS)
+
+
 def files(facts: dict[str, object]) -> dict[str, object]:
     """The contents of each file. `facts` are those of this build."""
     facts = {"sanitize": SANITIZE, "compiler": ask_compiler("--version"), **facts}
-    return {
-        "_build.json": facts | {"trees": git_tree(ROOT / CSRC)[1]},
-        "_kernels.json": kernel_sources(),
-        "_nvcc.json": nvcc_recipe(),
-        "_headers.json": headers_for_users(),
-        "_records.json": records_of_lectures(),
-    }
-
-
-FILES = ("_build.json", "_kernels.json", "_nvcc.json", "_headers.json", "_records.json")
+    facts["trees"] = git_tree(ROOT / CSRC)[1]
+    return {FACTS: facts} | {name: make() for name, make in _OTHERS.items()}

@@ -125,8 +125,8 @@ struct Watch {
     std::vector<Race> races;
     Overwriting overwriting = {};
     std::map<std::tuple<const void *, int, Access, const void *, int, Access>, size_t> race_of;
-    /* Plain loads by site, less those that an atomic of the lane at the same address followed, as
-     * the compare-and-swap that begins with a guess. */
+    /* By site: plain loads, less the loads after which the lane made an atomic at the same address.
+     * A compare-and-swap begins with such a load, a guess. */
     std::map<std::pair<const void *, int>, long> loads;
     std::vector<Divergence> divergences;
     std::map<std::pair<const void *, int>, Unwritten> unwritten; /* the first one at each site */
