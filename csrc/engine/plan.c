@@ -32,7 +32,7 @@ static gr_status check_finish(const gr_strategy *strategy, gr_finish finish, gr_
         return gr_fail(error, GR_BAD_VALUE,
                        "%s finishes by itself: finish must be \"single\" or left out",
                        strategy->name);
-    if (strategy->traits & PARTIALS && finish == GR_FINISH_SINGLE)
+    if (strategy->traits & PARTIALS && !(strategy->traits & FINISHES) && finish == GR_FINISH_SINGLE)
         return gr_fail(error, GR_BAD_VALUE,
                        "%s leaves a sum per block: finish must be \"relaunch\" or \"host\"",
                        strategy->name);
@@ -194,6 +194,10 @@ static gr_status missing_kernel(const gr_request *request, gr_load load, gr_erro
                 "%s reads contiguous arrays of the dtypes it is compiled for; fast and last_block "
                 "take any strides and casts",
                 strategy->name);
+    else if (strategy->traits & BLOCK_TEMPLATE && gr_is_added_strategy(request->strategy))
+        gr_fail(error, GR_BAD_VALUE,
+                "%s has the block size in its template: block must be a power of two, not %u",
+                strategy->name, block_of(request));
     else
         gr_fail(error, GR_CUDA_ERROR, "%s was not built for this card (GPUREDUCE_CUDA_ARCHS)",
                 strategy->name);
@@ -294,9 +298,9 @@ gr_status gr_make_plan(const gr_request *request, gr_load load, size_t n, int li
     if (status != GR_OK)
         return status;
 
-    plan->outs = strategy->traits & FINISHES  ? 1
-                 : strategy->traits & CLUSTER ? plan->grid / GR_CLUSTER_BLOCKS
-                                              : plan->grid;
-    plan->out_bytes = plan->outs * gr_result_bytes(request);
+    unsigned teams = strategy->traits & CLUSTER ? plan->grid / GR_CLUSTER_BLOCKS : plan->grid;
+    plan->outs = strategy->traits & FINISHES ? 1 : teams;
+    size_t cells = strategy->traits & PARTIALS ? teams : plan->outs;
+    plan->out_bytes = cells * gr_result_bytes(request);
     return GR_OK;
 }

@@ -17,7 +17,7 @@ typedef enum {
     THIRTY_TWO = 1 << 29,
     MANY = 1 << 2,            /* a grid-stride loop: the grid fills the device */
     PARTIALS = 1 << 3,        /* leaves a sum per block (or cluster) in out[] */
-    FINISHES = 1 << 4,        /* leaves the sum in out[0] */
+    FINISHES = 1 << 4,        /* leaves the sum in out[0]; with PARTIALS, beside block sums */
     ZEROED = 1 << 5,          /* needs out[0] to be zero at the start */
     SHARED_THREADS = 1 << 6,  /* shared memory: an accumulator per thread */
     SHARED_TWICE = 1 << 30,   /* with SHARED_THREADS: two accumulators per thread */

@@ -13,28 +13,29 @@ from gpureduce.kernels import conditions, programs, signature
 from gpureduce.kernels.check import check
 from gpureduce.kernels.kernel import Kernel, kernel
 from gpureduce.kernels.options import OPTIONS
-from gpureduce.kernels.source_text import NotASum
+from gpureduce.kernels.source_text import KernelError, NotASum
 from gpureduce.kernels.verdict import page
 
 Command = Callable[[str, Callable[[argparse.Namespace], None], str], Any]
 
 
-def _kernels(arguments: argparse.Namespace) -> list[Kernel]:
-    """The kernel that is named, or all of the file."""
+def _kernels(arguments: argparse.Namespace) -> tuple[list[Kernel], bool]:
+    """The kernel that is named, or all of the file; and whether one cannot be launched."""
     options = {name: getattr(arguments, name) for name in (*OPTIONS, *conditions.KEYS)}
     with json_files.naming(Path(arguments.file)):
         text = text_files.read(Path(arguments.file))
     names: list[str | None] = [*signature.names_in(programs.device_code(text))] or [None]
     names = [arguments.name] if arguments.name else names
-    made = []
+    made, refused = [], False
     for name in names:
         try:
             made.append(kernel(Path(arguments.file), name, **options))
-        except NotASum as error:
+        except KernelError as error:
             if name is names[-1] and not made:
                 raise
             print(f"gpureduce: left out: {error}", file=sys.stderr)
-    return made
+            refused = refused or not isinstance(error, NotASum)
+    return made, refused
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -42,12 +43,13 @@ def _run(arguments: argparse.Namespace) -> None:
         arguments.html, "--html", "check", (".html",),
         inputs=[arguments.file], force=arguments.force,
     )  # fmt: skip
+    kernels, refused = _kernels(arguments)
     verdicts = [
         check(
             made, arguments.dtype, hint=not arguments.no_hint, seed=arguments.seed,
             device=arguments.device, assume=arguments.assume,
         )
-        for made in _kernels(arguments)
+        for made in kernels
     ]  # fmt: skip
     if target:
         output_files.write(target, page(verdicts), "check")
@@ -56,7 +58,7 @@ def _run(arguments: argparse.Namespace) -> None:
         print(several if len(verdicts) == 1 else f"[{several}]")
     else:
         print("\n\n".join(verdict.report(arguments.all) for verdict in verdicts))
-    if not all(verdicts):
+    if refused or not all(verdicts):
         sys.stdout.flush()
         raise SystemExit(1)
 

@@ -144,7 +144,8 @@ REMEDIES = {
     "cluster.sync()": "a cluster.sync() is missing between them",
     "grid.sync()": "only a barrier over the whole grid (grid.sync() in a cooperative launch) or a "
     "second launch comes between blocks",
-    "__threadfence()": "an atomic passes between them, but without a __threadfence() on both sides",
+    "__threadfence()": "an atomic operation links the two threads, but orders their other accesses "
+    "only with a __threadfence() before it in the first and after it in the second",
     "copy_wait()": "a copy_wait() for the bulk copy is missing between them",
 }
 
@@ -152,6 +153,8 @@ REMEDIES = {
 @dataclass(frozen=True)
 class Unwritten:
     """A read of shared memory that no thread of the block has written.
+
+    Or a shuffle from a lane that does not take part in it; `address` is ``"lane 16"`` then.
 
     >>> from gpureduce.emulator.race import Place, Unwritten
     >>> print(Unwritten(0, 3, "cell[96]", Place("mine.cu", 12)))
@@ -165,10 +168,13 @@ class Unwritten:
 
     def __str__(self) -> str:
         of_block = f" of block {self.block}" if self.block else ""
-        return (
-            f"line {self.place.line}: thread {self.thread}{of_block} reads {self.address}, which "
-            "no thread has written"
+        what = (
+            f"shuffles from {self.address} of its warp, which takes no part: CUDA leaves "
+            "the value undefined"
+            if self.address.startswith("lane ")
+            else f"reads {self.address}, which no thread has written"
         )
+        return f"line {self.place.line}: thread {self.thread}{of_block} {what}"
 
 
 @dataclass(frozen=True)
@@ -205,8 +211,8 @@ class FoundRaces:
     `races` are pairs of lines that race, the most frequent first. `barriers` are those that only
     part of a block reached. `faults` are the errors that ended a launch, such as a deadlock, by
     schedule. `wrong` are the wrong sums, by schedule; `expected` is the right one. `unwritten` are
-    reads of shared memory that no thread has written, and `alike` lines at which several threads
-    store the same value to one address: these are no faults by themselves.
+    reads of shared memory that no thread has written, and shuffles from absent lanes. `alike` are
+    lines at which several threads store the same value to one address. Neither is a fault.
     """
 
     strategy: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, cast
@@ -292,7 +292,7 @@ class _Found:
     def _missing(self, race: Race) -> str:
         """What would mend a race: no barrier does if threads store at one line in the same step."""
         all_of_them, store = self.by_lines.values(), _store_of(race)
-        if store not in self.together:
+        if store not in self.together and not _adds_from_blocks(race, all_of_them):
             return race.missing
         if any(_has_read(one) and _store_of(one) == store for one in all_of_them):
             return ATOMIC
@@ -328,6 +328,19 @@ def _is_one_line(race: Race) -> bool:
     """Whether two threads store at one line of the kernel, at the same time."""
     first, second = race.sides
     return first.kind == second.kind == "write" and first.place == second.place
+
+
+def _adds_from_blocks(race: Race, races: Iterable[Race]) -> bool:
+    """Whether blocks read and store one element at one line, as in ``*out = *out + sum``."""
+    first, second = race.sides
+    kinds = [
+        {side.kind for side in one.sides}
+        for one in races
+        if one.sides[0].block != one.sides[1].block
+        and {side.place for side in one.sides} == {first.place} == {second.place}
+        and _store_of(one) == _store_of(race)
+    ]
+    return first.block != second.block and {"write"} in kinds and {"read", "write"} in kinds
 
 
 def _has_atomic(race: Race) -> bool:

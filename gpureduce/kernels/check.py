@@ -347,7 +347,7 @@ def _verdict(
         other=told.get("other", [""])[0],
         obsolete=chosen.obsolete,
         remarks=told.get("remarks", [()])[0],
-        text=chosen.text,
+        code=chosen.signature.code,
         printed=outcome.printed,
         printed_bytes=outcome.printed_bytes,
     )

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 
 from gpureduce.kernels.conditions import Condition, Domain
-from gpureduce.kernels.source_text import without_comments
 from gpureduce.kernels.trials import Failure
 
 _LOCKSTEP = (
@@ -18,12 +17,11 @@ _HALVING = r"/=\s*2|>>=\s*1|=\s*\w+\s*(?:/\s*2|>>\s*1)\b"
 
 
 def sentences(
-    condition: Condition, reasons: Mapping[str, Failure], wrong: tuple[int, ...], text: str,
+    condition: Condition, reasons: Mapping[str, Failure], wrong: tuple[int, ...], code: str,
     where: Domain,
 ) -> list[str]:  # fmt: skip
     """Where the kernel is wrong, why, and what lifts the condition."""
     said = []
-    code = without_comments(text)
     if "blocks" in reasons:
         said.append(_blocks(condition, reasons["blocks"], wrong, code, where))
     if "sizes" in reasons:
@@ -39,7 +37,7 @@ def _what(failure: Failure) -> str:
         return "; ".join(failure.fault.splitlines()[:2])
     if failure.counted:
         return failure.elements
-    return f"the sum is {failure.expected}, and came out as {failure.got}"
+    return f"the sum is {failure.got}, not {failure.expected}"
 
 
 def _listed(blocks: tuple[int, ...], example: int) -> str:
@@ -62,7 +60,7 @@ def _blocks(
     else:
         what = f"at {block}, {_what(failure)}"
     return (
-        f"Wrong for {_listed(wrong, block)}: {what}. {_cure(condition, failure, odd, where, code)}"
+        f"Wrong for {_listed(wrong, block)}: {what}.{_cure(condition, failure, odd, where, code)}"
     )
 
 
@@ -74,49 +72,57 @@ def _steps(block: int) -> list[int]:
 
 
 def _cure(condition: Condition, failure: Failure, odd: int | None, where: Domain, code: str) -> str:
+    """The change that lifts a condition on blocks; empty if neither fault nor code shows one."""
+    small = re.search(r"; (\w+) has \d+ elements?\b", failure.fault)
     if failure.ended:
         by = (
             ": end it by <, as a step may jump over the block"
             if re.search(r"!=\s*blockDim", code)
             else ""
         )
-        return f"A loop that ends for every block lifts this{by}."
+        return f" A loop that ends for every block lifts this{by}."
     if condition.only:
-        return "Take blockDim.x in place of the constant to lift this."
+        return " Take blockDim.x in place of the constant to lift this."
     if condition.most < 1024 and failure.case.block > condition.most:
-        if condition.most not in where.named:
-            return f"Steps for more than {condition.most} threads lift this."
+        if small:
+            return (
+                f" {small[1]} has room for blocks of up to {condition.most} threads. A larger "
+                "array, or extern __shared__, lifts this."
+            )
+        unrolled = re.search(rf"\+\s*{condition.most // 2}\s*\]", code)
+        return f" Steps for more than {condition.most} threads lift this." if unrolled else ""
+    if condition.powers and failure.case.block & (failure.case.block - 1):
+        if odd is None and not failure.counted:
+            return " Add only where the other element belongs to the block, to lift this."
         return (
-            f"The kernel's arrays allow blocks of up to {condition.most} threads; it is right "
-            "there. Larger ones, or extern __shared__, lift this."
-        )
-    if condition.powers and odd is not None:
-        return (
-            "Start at the next power of two that is at least half the block, and add only where "
+            " Start at the next power of two that is at least half the block, and add only where "
             "tid + stride < blockDim.x, to lift this."
         )
-    if condition.powers and failure.case.block & (failure.case.block - 1):
-        if failure.counted:
-            return "Begin with a power of two that is at least half of the block, to lift this."
-        return "Add only where the other element belongs to the block, to lift this."
-    return (
-        "Make the steps of the last warp depend on the block, as in if (blockDim.x >= 64), to lift "
-        "this."
-    )
+    unrolled = re.search(rf"\+\s*{condition.least // 2}\s*\]", code)
+    tested = re.search(rf">=?\s*{condition.least}\b", code)
+    if unrolled and not tested:
+        return (
+            " Make the steps of the last warp depend on the block, as in "
+            f"if (blockDim.x >= {condition.least}), to lift this."
+        )
+    return ""
+
+
+_COUNT = r"(?:n|N|num\w*|n_?elem\w*|size|len\w*|count)"  # names of the number of elements
 
 
 def _sizes(failure: Failure, code: str) -> str:
-    cure = "Test the bounds, as in i < n, to lift this."
-    if re.search(r"<=\s*n\b", code):
-        cure = "Take < in place of <=, to lift this."
-    elif re.search(
-        r"<\s*\(?\w*\)?\s*\w{1,40}\s*[);?&]|>=\s*\w{1,40}\s*\)", code
-    ) and failure.fault.count("return"):
+    cure = " Test the bounds, as in i < n, to lift this."
+    if failure.counted:
+        cure = " Add the elements behind the last full part, too, to lift this."
+    if found := re.search(rf"\w+\s*<=\s*{_COUNT}\b", code):
+        cure = f" Take < in place of <= in {found[0]}, to lift this."
+    elif re.search("return before the|shuffles from lane", failure.fault):
         cure = (
-            "Let threads without an element go on with 0, so that they reach each barrier and "
+            " Let threads without an element go on with 0, so that they reach each barrier and "
             "shuffle, to lift this."
         )
     return (
         f"Wrong where n does not fill the blocks, as for n = {failure.case.n} and block = "
-        f"{failure.case.block}: {_what(failure)}. {cure}"
+        f"{failure.case.block}: {_what(failure)}.{cure}"
     )

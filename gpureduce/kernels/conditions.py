@@ -6,6 +6,7 @@ sum has here), and lanes in lockstep.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from gpureduce.kernels.source_text import KernelError
 
 KEYS = ("blocks", "sizes")  # the options of a kernel that say where it is to be right
 BLOCKS = tuple(range(32, 1025, 32))
+MOST_ELEMENTS = 2**24  # of a size that is named
 _FORMS = "64,128,256 or powers_of_two, at_least_64, at_most_256"
 _WORDS = "powers_of_two, at_least_64, at_most_256, 256, full_blocks, lockstep"
 
@@ -176,14 +178,19 @@ def _sizes(text: str) -> tuple[int, ...]:
     if text in ("any", "full_blocks"):
         return ()
     sizes = tuple(int(word) for word in text.split(","))
-    if not all(1 <= n <= 2**24 for n in sizes):
+    if not all(1 <= n <= MOST_ELEMENTS for n in sizes):
         raise ValueError
     return sizes
 
 
-def domain(options: dict[str, str], per_thread: int, named: tuple[int, ...], alone: bool) -> Domain:
-    """Where the options of a kernel say that it is to be right."""
-    found = replace(parsed(options.get("blocks", "")), full=options.get("sizes") == "full_blocks")
+def domain(
+    options: dict[str, str], per_thread: int, named: tuple[int, ...], alone: bool, powers: bool
+) -> Domain:
+    """Where the options of a kernel say that it is to be right, and its template allows it."""
+    found = parsed(options.get("blocks", ""))
+    found = replace(
+        found, full=options.get("sizes") == "full_blocks", powers=powers or found.powers
+    )
     return Domain(found, _sizes(options.get("sizes", "any")), per_thread, named, alone)
 
 
@@ -201,14 +208,21 @@ class Try:
     rest: tuple[object, ...] = ()  # grid, dtype and numbers
 
 
-def candidates(where: Domain, lockstep: bool) -> Iterator[Condition]:
+def candidates(where: Domain, tries: list[Try], lockstep: bool) -> Iterator[Condition]:
     """The conditions of a domain, those of the lockstep that is asked for."""
     own = where.condition
     spans = [replace(own, powers=own.powers or powers, least=max(own.least, least))
              for powers in (False, True) for least in (32, 64, 128, 256)]  # fmt: skip
     sets = [*spans]
-    for size in sorted({*where.named, 128, 256, 512}, reverse=True):
-        sets += [replace(span, most=size) for span in spans if span.least < size < own.most]
+    failing = {t.block for t in tries if not t.right}
+    tried = sorted({t.block for t in tries})
+    below = {block for block, after in itertools.pairwise(tried) if after in failing}
+    for size in sorted({*where.named, 128, 256, 512, *below}, reverse=True):
+        sets += [
+            replace(span, most=size)
+            for span in spans
+            if span.least < size < own.most and (span.allows_block(size) or size in where.named)
+        ]
     sets += [replace(own, only=(size,)) for size in where.named]
     for chosen in sets:
         for full in (own.full,) if own.full else (False, True):
@@ -230,7 +244,7 @@ def without(where: Domain, block: int) -> Domain | None:
 def weakest(where: Domain, tries: list[Try], lockstep: bool) -> Condition | None:
     """The condition that allows most of the tries, and no wrong one, of those with enough left."""
     best: tuple[int, Condition] | None = None
-    for condition in candidates(where, lockstep):
+    for condition in candidates(where, tries, lockstep):
         left: list[Try] = []
         excluded: list[Try] = []
         for t in tries:

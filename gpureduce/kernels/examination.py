@@ -208,7 +208,7 @@ def examine(
     tell("remarks", tuple(_by_line(remark for one in sound for remark in one.remarks)))
     tell("stage", "counts")
     by_host = strategy.finishes == ("host",) or (condition and condition.full)
-    finish = "host" if by_host and strategy.traits & _host.PARTIALS else None
+    finish = None if not by_host or strategy.traits & _host.FINISHES else "host"
     block = (condition or where.condition).usual_block or ladder.BLOCK
     try:
         tell("counts", ladder.compare(strategy, results[0], made[0].dtype, finish, block))

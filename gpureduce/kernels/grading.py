@@ -187,7 +187,7 @@ class _Counts:
         """The first wrong sum, in a sentence."""
         for count in self.cases:
             if count.wrong is not None:
-                said = f"it is {count.wrong.expected}, and came out as {count.wrong.got}"
+                said = f"the sum is {count.wrong.got}, not {count.wrong.expected}"
                 return f"Wrong for {count.wrong.case}:\n  {count.wrong.fault or said}"
         return ""
 
@@ -279,13 +279,11 @@ def _judge(rule: str, text: str, verdict: Verdict, counts: _Counts) -> tuple[boo
 def _launched(chosen: Kernel, wanted: Spec) -> tuple[Kernel, str]:
     """The kernel with the launch that the spec fixes, and what that changes, in a sentence."""
     options = chosen.options | wanted.launch
-    changed = [
-        f"{key}={value} (the kernel has {key}={chosen.options.get(key, 'no')})"
-        for key, value in wanted.launch.items()
-        if chosen.options.get(key, "no") != value
-    ]
-    traits = traits_of(chosen.text, chosen.signature, options)
-    said = f"The spec launches it with {', '.join(changed)}." if changed else ""
+    changed = [k for k, value in wanted.launch.items() if chosen.options.get(k, "no") != value]
+    fixed = ", ".join(f"{key}={wanted.launch[key]}" for key in changed)
+    shown = ", ".join(f"{key}={chosen.options.get(key, 'no')}" for key in changed)
+    traits = traits_of(chosen.signature, options)
+    said = f"The spec launches it with {fixed}; its text shows {shown}." if changed else ""
     return dataclasses.replace(chosen, options=options, traits=traits), said
 
 

@@ -152,24 +152,23 @@ class Kernel(registry.UserKernel):
     def domain(self) -> Domain:
         """Where it is to be right, as its options say."""
         alone, elements = self.options.get("alone") == "yes", self.options["elements"]
-        per_thread, named = options.per_block(self.text)
+        per_thread, named = options.per_block(self.signature.code)
         if elements != "many" and not alone:
             per_thread = int(elements)
-        return conditions.domain(self.options, per_thread, named, alone)
+        in_template = self.signature.block
+        return conditions.domain(self.options, per_thread, named, alone, in_template)
 
     def with_elements(self, count: int) -> Kernel:
         """The same kernel with so many elements for each thread."""
         chosen = self.options | {"elements": str(count)}
-        return replace(
-            self, options=chosen, traits=options.traits_of(self.text, self.signature, chosen)
-        )
+        return replace(self, options=chosen, traits=options.traits_of(self.signature, chosen))
 
     @cached_property
     def obsolete(self) -> str:
         """What no CUDA since version 9 compiles, in sentences; empty if there is nothing."""
         return "; ".join(
             f"line {line}: {old} is now {now}"
-            for line, old, now in dict.fromkeys(programs.obsolete(self.text))
+            for line, old, now in dict.fromkeys(programs.obsolete(self.signature.code))
         )
 
     def loaded(self, pairs: list[Pair], may_be_obsolete: bool = False) -> Loaded:
@@ -220,9 +219,16 @@ class Kernel(registry.UserKernel):
         return self.run("gpureduce.kernels.jobs", "add", pairs, array, **named)
 
     def _check_size(self, n: int, block: int | None) -> None:
-        """Raises for a number of elements that does not fill blocks, where the kernel asks none."""
-        part = (block or 256) * self.domain.per_thread
-        if not self.signature.takes_n and n % part:
+        """Raises for a number of elements that a kernel without n does not add up."""
+        part, sizes = (block or 256) * self.domain.per_thread, self.domain.sizes
+        if self.signature.takes_n:
+            return
+        if sizes and n not in sizes:
+            raise ValueError(
+                f"{self.name} takes no n, and is for {' or '.join(map(str, sizes))} elements, not "
+                f"{n}"
+            )
+        if not sizes and n % part:
             raise ValueError(
                 f"{self.name} takes no n: it adds up multiples of {part} elements in blocks of "
                 f"{block or 256}, not {n}"
@@ -385,8 +391,13 @@ def kernel(
         "alone": alone, "blocks": blocks, "sizes": sizes,
     }  # fmt: skip
     chosen = options.options_of(text, found, given)
-    traits = options.traits_of(text, found, chosen)
+    traits = options.traits_of(found, chosen)
     made = Kernel(text, file or f"{found.name}.cu", found, chosen, traits, folder,
                   limits or Limits())  # fmt: skip
+    if not made.domain.condition.blocks:
+        raise KernelError(
+            f"{made.name} has the block size in its template, and is compiled for blocks of "
+            f"{', '.join(map(str, compiling.BLOCKS))} threads, not for {chosen['blocks']}"
+        )
     made.source.for_the_emulator()  # raises for what it cannot take
     return made

@@ -193,7 +193,7 @@ _WASTES = (
           "the sums of a warp pass through shared memory; shuffles keep them in registers"),
     Waste("vector_load", lambda c, t: c.own.counters["global_load_requests"] > N // 64,
           "each load takes 4 bytes; loads of 16 bytes need a quarter of the requests"),
-    Waste("last_block", lambda c, t: bool(t & _host.PARTIALS),
+    Waste("last_block", lambda c, t: not t & _host.FINISHES,
           "the block sums need a second launch; the block that finishes last can add them up"),
 )  # fmt: skip
 

@@ -13,7 +13,6 @@ from gpureduce.kernels.source_text import (
     KernelError,
     constants,
     number,
-    without_comments,
 )  # fmt: skip
 
 _DIGITS = (_host.ONE, _host.TWO, _host.FOUR, _host.EIGHT, _host.SIXTEEN, _host.THIRTY_TWO)
@@ -60,20 +59,18 @@ def options_of(text: str, signature: Signature, given: Mapping[str, object]) -> 
     told: dict[str, object] = {}
     for comment in _COMMENT.finditer(text):
         told |= dict(part.split("=") for part in comment[1].split())
-    code = without_comments(text)
-    found = _guessed(code, signature) | checked_options(told) | checked_options(given)
-    if not signature.takes_n:
+    found = _guessed(signature) | checked_options(told) | checked_options(given)
+    if not signature.takes_n and found.get("sizes", "any") == "any":
         found["sizes"] = "full_blocks"
     return found
 
 
-def per_block(text: str) -> tuple[int, tuple[int, ...]]:
+def per_block(code: str) -> tuple[int, tuple[int, ...]]:
     """The elements that each thread of a block reads at once, and the block sizes of the text.
 
     They are the factors of ``blockIdx.x``, as in ``blockIdx.x * (blockDim.x * 2)``, and constants
     that stand for the block or for the size of an array in shared memory.
     """
-    code = without_comments(text)
     known = constants(code)
     sizes = {value for value in known.values() if _is_block(value)}
     threads = 1
@@ -104,9 +101,10 @@ def _is_block(value: int) -> bool:
     return 32 <= value <= 1024 and value % 32 == 0
 
 
-def _guessed(code: str, signature: Signature) -> dict[str, str]:
+def _guessed(signature: Signature) -> dict[str, str]:
     found: dict[str, str] = {}
-    code = re.sub(r"\bblockIdx\.y\s*\*\s*gridDim\.x|\bgridDim\.x\s*\*\s*blockIdx\.y", "0", code)
+    flat = r"\bblockIdx\.y\s*\*\s*gridDim\.x|\bgridDim\.x\s*\*\s*blockIdx\.y"
+    code = re.sub(flat, "0", signature.code)
     cast = r"(?:\w+\s*\(\s*|\(\s*\w+\s*\)\s*)?"
     stride = rf"gridDim\s*\.\s*x[\s)]*\*|(?:[*/]|\+=)\s*{cast}gridDim|this_grid\s*\("
     threads = str(per_block(code)[0])
@@ -114,31 +112,45 @@ def _guessed(code: str, signature: Signature) -> dict[str, str]:
     named = "|".join(map(re.escape, dict.fromkeys(strides)))
     by_name = named and re.search(rf"\+=[^;]{{0,200}}\b(?:{named})\b", code)
     found["elements"] = "many" if by_name or re.search(stride, code) else threads
-    dynamic = re.search(r"shared_array\s*<|extern\s+__shared__|\bblock_sum\s*\(", code)
+    dynamic = re.search(r"shared_array\s*<|extern\s[\w\s]{0,60}\b__shared__|\bblock_sum\s*\(", code)
     found["shared"] = "thread" if dynamic else "none"
     if _shares_twice(code, signature):
         found["shared"] = "twice"
     if not re.search(r"\bblockIdx\b|\bgridDim\b|\bthis_(?:grid|cluster)\b", code):
         found["alone"] = "yes"
     one = r"\*\s*{0}\s*[-+]?=|\b{0}\s*\[\s*0\s*\]|" + ATOMIC + r"{0}\b"
-    each = r"\b{0}\s*\[(?!\s*0\s*\])|\*\s*\(\s*{0}\s*\+|=\s*&?\s*{0}\s*\+\s*blockIdx"
-    if "ticket" in signature.roles or _has(one, code, signature):
+    if "ticket" in signature.roles or _has(one, signature):
         found["finishes"] = "yes"
-    if _has(each, code, signature):
+    if _has(_EACH, signature) and not ("finishes" in found and _knows_all_blocks(signature)):
         found["finishes"] = "no"
     bound = re.search(rf"__launch_bounds__\s*\(([^,()]*)[^()]*\)\s*\w*\s*{signature.name}\b", code)
     most = number(bound[1].strip(), constants(code)) if bound else None
     if most is not None and 32 <= most < 1024:
         found["blocks"] = f"at_most_{most // 32 * 32}"
+    if not signature.takes_n and (n := _fixed_size(code, signature)):
+        found["sizes"] = str(n)
     if "work" in signature.roles:
         marked = signature.type_of("work").startswith("Marked")
         found["scratch"] = "marked" if marked else "block"
     return found
 
 
+def _fixed_size(code: str, signature: Signature) -> int | None:
+    """The constant that bounds the indexes of the elements, as in ``if (i < N) ... in[i]``."""
+    known, blocks = constants(code), per_block(code)[1]
+    for index, name in re.findall(r"\b(\w{1,40})\s{0,9}<\s{0,9}(\w{1,40})\b", code):
+        reads = rf"\b{signature.named('in')}\s*\[\s*{index}\b"
+        n = number(name, known)
+        if n and 32 <= n <= conditions.MOST_ELEMENTS and n not in blocks and re.search(reads, code):
+            return n
+    return None
+
+
 def _shares_twice(code: str, signature: Signature) -> bool:
     """Whether dynamic shared memory has a second part, or cells of twice an accumulator's bytes."""
-    dynamic = re.search(r"\bextern\s+__shared__\s+([\w\s()]*?)(\w+)\s*\[", code)
+    dynamic = re.search(
+        r"\bextern\s{1,9}(?=[\w\s]{0,60}\b__shared__)([\w\s()]{0,99}?)(\w{1,60})\s{0,9}\[", code
+    )
     if not dynamic:
         return False
     same = re.findall(rf"\*\s*(\w+)\s*=\s*{dynamic[2]}\s*[;,]", code)
@@ -149,15 +161,28 @@ def _shares_twice(code: str, signature: Signature) -> bool:
     return bool(re.search(second, code) or (wide and small))
 
 
-def _has(pattern: str, code: str, signature: Signature) -> bool:
+# A sum for each block, behind the name of the sums.
+_EACH = r"\b{0}\s*\[(?!\s*0\s*\])|\*\s*\(\s*{0}\s*\+|=\s*&?\s*{0}\s*\+\s*blockIdx"
+_GRID = r"\bthis_grid\s*\(|\bgrid_group\b"
+_COUNTER = r"\b__device__\s+(?:volatile\s+)?(?:unsigned\s+int|unsigned|int|uint32_t)\s+(\w+)"
+
+
+def _knows_all_blocks(signature: Signature) -> bool:
+    """Whether a block may know that all blocks are done: by a grid barrier, or by counting them."""
+    counters = "|".join(re.findall(_COUNTER, signature.code))
+    counted = counters and re.search(rf"{ATOMIC}(?:{counters})\b", signature.code)
+    return "ticket" in signature.roles or bool(counted or re.search(_GRID, signature.code))
+
+
+def _has(pattern: str, signature: Signature) -> bool:
     """Whether the code has a pattern of the sums, by one of their names."""
-    names = [(signature.named("out") or "out", code), *signature.sums]
+    names = [(signature.named("out") or "out", signature.code), *signature.sums]
     return any(re.search(pattern.replace("{0}", name), where) for name, where in names)
 
 
-def traits_of(text: str, signature: Signature, options: Mapping[str, str]) -> int:
+def traits_of(signature: Signature, options: Mapping[str, str]) -> int:
     """The flags by which the engine launches the kernel (csrc/shared/registry.h)."""
-    code, name, out = without_comments(text), signature.name, signature.named("out")
+    code, name, out = signature.code, signature.name, signature.named("out")
     if "finishes" not in options:
         raise KernelError(
             f"it does not show whether {name} leaves one sum in {out}[0] or one for each "
@@ -166,14 +191,18 @@ def traits_of(text: str, signature: Signature, options: Mapping[str, str]) -> in
     alone = options.get("alone") == "yes"
     traits = _host.MANY | _host.ALONE if alone else _ELEMENTS[options["elements"]]
     traits |= _SHARED[options["shared"]]
-    traits |= _host.FINISHES if options["finishes"] == "yes" else _host.PARTIALS
+    finishes = options["finishes"] == "yes"
+    traits |= _host.FINISHES if finishes else _host.PARTIALS
+    traits |= _host.PARTIALS if finishes and _has(_EACH, signature) else 0
     traits |= _SCRATCH[options["scratch"]] if "work" in signature.roles else 0
     traits |= _host.TICKET if "ticket" in signature.roles else 0
     traits |= _host.BLOCK_TEMPLATE if signature.block else 0
     adds = ATOMIC + r"{0}\b|\*\s*{0}\s*[-+]=|\b{0}\s*\[[^\[\]]*\]\s*[-+]="
-    if _has(adds, code, signature):
+    adds += r"|\*\s*{0}\s*=[^=;][^;]{0,200}\*\s*{0}\b"
+    adds += r"|\b{0}\s*\[\s*0\s*\]\s*=[^=;][^;]{0,200}\b{0}\s*\[\s*0\s*\]"
+    if _has(adds, signature):
         traits |= _host.ZEROED | _host.UNORDERED
-    if re.search(r"\bthis_grid\s*\(|\bgrid_group\b", code):
+    if re.search(_GRID, code):
         traits |= _host.COOPERATIVE
     if re.search(r"\bthis_cluster\s*\(|\bcluster_group\b", code):
         traits |= _host.CLUSTER

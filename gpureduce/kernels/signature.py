@@ -18,6 +18,7 @@ from gpureduce.kernels.source_text import (
     closing,
     functions,
     line_at,
+    own_code,
     split,
     without_comments,
 )  # fmt: skip
@@ -67,7 +68,7 @@ class Signature:
 
     `template` has what each parameter of its template is: ``"In"``, ``"Acc"``, ``"block"``, or
     ``"flag"``. `parameters` stand as in the text. `pair` are the element and accumulator types of a
-    kernel without type parameters.
+    kernel without type parameters. `code` is the kernel with the functions that it calls.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Signature:
     parameters: tuple[Parameter, ...]
     pair: tuple[str, str] | None
     scope: str = ""  # the namespaces around it, as in "mine::"
+    code: str = field(default="", repr=False)
     sums: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # other names of `out`
 
     @property
@@ -245,7 +247,8 @@ def read(text: str, name: str | None = None) -> Signature:
     line = line_at(code, head.start())
     out = next(one.name for one in parameters if one.role == "out")
     sums = tuple(_names_of(out, body, code))[1:]
-    found = Signature(head[1], line, tuple(template), parameters, None, scope, sums)
+    own = own_code(code, head[1])
+    found = Signature(head[1], line, tuple(template), parameters, None, scope, own, sums)
     if found.types:
         return found
     pair = _pair(head[1], found.type_of("in"), found.type_of("out"), aliases(code))

@@ -43,24 +43,73 @@ def without_comments(text: str) -> str:
     return _without_dead(re.sub(pattern, lambda found: blank(found[0]), text, flags=re.S))
 
 
-_IF = re.compile(r"^[ \t]*#[ \t]*(if|elif|else|endif)(\w*)[ \t]*([^\n]*)", re.M)
+_DIRECTIVE_WORD = re.compile(
+    r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif|define|undef)\b[ \t]*((?:\\\n|[^\n])*)", re.M
+)
 
 
 def _without_dead(code: str) -> str:
-    """The text without what stands between ``#if 0`` and its ``#else`` or ``#endif``."""
-    parts, at, start, depth = [], 0, -1, 0
-    for line in _IF.finditer(code):
-        if start < 0:
-            dead = line[1] == "if" and not line[2] and line[3].strip() == "0"
-            start, depth = (line.end(), 0) if dead else (-1, 0)
-        elif line[1] == "if":
-            depth += 1
-        elif depth:
-            depth -= line[1] == "endif"
-        else:
-            parts += [code[at:start], blank(code[start : line.start()])]
-            at, start = line.start(), -1
-    return "".join([*parts, code[at:]])
+    """The text without the branches of ``#if`` that its own macros exclude."""
+    parts, at, live = [], 0, True
+    # None: whether it is defined, or its value, is not known.
+    macros: dict[str, str | None] = {"__CUDACC__": "1", "__CUDA_ARCH__": "900"}  # the emulator's
+    # Headers of its own may define macros, too. Their names are blank here, as all strings are.
+    knows_all = not re.search(r"^[ \t]*#[ \t]*include\b[ \t]*$", code, re.M)
+    # Of each #if that is open: whether the text around it is live, and whether a branch was.
+    groups: list[tuple[bool, bool | None]] = []
+    for line in _DIRECTIVE_WORD.finditer(code):
+        part = code[at : line.start()]
+        parts.append(part if live else blank(part))
+        at, word, rest = line.start(), line[1], line[2].strip()
+        if word in ("define", "undef"):
+            name, _, value = rest.partition(" ")
+            if live:
+                certain = all(taken for _, taken in groups)
+                if word == "define" or not certain:
+                    macros[name] = value.strip() if certain else None
+                else:
+                    macros.pop(name, None)
+        elif word.startswith("if"):
+            test = {"ifdef": f"defined({rest})", "ifndef": f"!defined({rest})"}.get(word, rest)
+            truth = _truth(test, macros, knows_all) if live else False
+            groups.append((live, truth))
+            live = live and truth is not False
+        elif groups and word == "endif":
+            live = groups.pop()[0]
+        elif groups:
+            around, taken = groups.pop()
+            truth = False if taken else _truth("1" if word == "else" else rest, macros, knows_all)
+            unknown = taken is None or truth is None
+            live = around and truth is not False
+            groups.append((around, None if unknown and not taken else bool(taken or truth)))
+    return "".join([*parts, code[at:] if live else blank(code[at:])])
+
+
+_NO_TEST = r"[^-\d\s()+*/%<>=!andort]|\*\*|[\d)]\s*\(|<<(?!\s*\d{1,2}\b)"
+
+
+def _truth(test: str, macros: dict[str, str | None], knows_all: bool) -> bool | None:
+    """Whether the condition of an ``#if`` holds; None if the text does not tell."""
+    unknown = False
+
+    def value(word: re.Match[str]) -> str:
+        nonlocal unknown
+        name = word[1] or word[2] or word[3]
+        given = macros.get(name, "" if knows_all and not name.startswith("_") else None)
+        unknown = unknown or given is None
+        if not word[3]:  # defined(NAME)
+            return str(int(name in macros))
+        return given or "0"
+
+    test = re.sub(r"\bdefined\s*(?:\(\s*(\w+)\s*\)|(\w+))|\b([A-Za-z_]\w*)", value, test)
+    test = re.sub(r"!(?!=)", " not ", test.replace("&&", " and ").replace("||", " or "))
+    test = re.sub(r"(\d)[uUlL]+\b", r"\1", test)
+    if unknown or len(test) > 200 or re.search(_NO_TEST, test):
+        return None
+    try:
+        return bool(eval(test.strip(), {"__builtins__": {}}))
+    except Exception:  # of a text that is no condition
+        return None
 
 
 def words_in(code: str) -> set[str]:
@@ -204,3 +253,30 @@ def functions(code: str, start: int = 0) -> Iterator[Block]:
             yield Block(one.head, start + one.first, start + one.open, start + one.end)
         elif re.search(r"\b(struct|class|union)\b", one.head):
             yield from functions(code[one.open + 1 : one.end], start + one.open + 1)
+
+
+def own_code(code: str, kernel: str) -> str:
+    """A text without comments, without other kernels and functions that this kernel does not call.
+
+    Every line keeps its number.
+    """
+    bodies = [(one, _callable_names(one)) for one in blocks(code) if one.is_function]
+    used = {kernel} | words_in("\n".join(DIRECTIVE.findall(code)))
+    used |= {word for one in blocks(code) if not one.is_function
+             for word in words_in(code[one.open : one.end])}  # fmt: skip
+    left = bodies
+    while called := [row for row in left if _is_called(row, kernel, used)]:
+        left = [row for row in left if row not in called]
+        used |= {word for one, _ in called for word in words_in(code[one.open : one.end])}
+    for one, _ in left:
+        code = code[: one.first] + blank(code[one.first : one.end + 1]) + code[one.end + 1 :]
+    return code
+
+
+def _callable_names(function: Block) -> set[str]:
+    return set(re.findall(r"\b(\w{1,99})\s{0,9}(?:<[^<>()]{0,200}>\s{0,9})?\(", function.head))
+
+
+def _is_called(row: tuple[Block, set[str]], kernel: str, used: set[str]) -> bool:
+    function, names = row
+    return kernel in names if "__global__" in function.head else bool(names & used)

@@ -35,8 +35,8 @@ MOST_NAMED = 2048  # elements, to find out which of them is missing
 _ANYWHERE = Domain()
 ON_CARD = "the card's"  # order
 _AGAIN = (
-    "a second sum with the same scratch memory is wrong: it came out as {0.got}, not as "
-    "{0.expected}; a kernel leaves its ticket, or the marks of its block sums, as it finds them: 0"
+    "a second sum with the same scratch memory is {0.got}, not {0.expected}; a kernel leaves its "
+    "ticket, or the marks of its block sums, as it finds them: 0"
 )
 _MOST_S = 0.5  # a larger case is left out if it would take longer
 _DIGIT = 8  # of a number whose digits count elements: how often each was added
@@ -65,7 +65,7 @@ class Failure:
 
     `got` and `expected` are the sums as text. `fault` says what ended the launch; if `ended`, it
     ended the process. `counted` lists elements with how often each was added, where that is not
-    once.
+    once. `again`: only the second launch is wrong, which adds up the block sums of the first.
     """
 
     case: Case
@@ -74,6 +74,7 @@ class Failure:
     fault: str = ""
     counted: tuple[tuple[int, int], ...] = ()
     ended: bool = False
+    again: bool = False
 
     @property
     def elements(self) -> str:
@@ -125,7 +126,7 @@ class Subject:
 
     def by_host(self) -> Self:
         """The same kernel, but the host adds up its block sums. The same if it has none."""
-        if not self.strategy.traits & _host.PARTIALS:
+        if self.strategy.traits & _host.FINISHES:
             return self
         strategy = dataclasses.replace(self.strategy, finishes=("host",))
         return dataclasses.replace(self, finish=registry.finish_number("host"), strategy=strategy)
@@ -407,12 +408,18 @@ def smallest(
     A sum that the elements do not explain has often read what lies behind them: then a fault tells
     more, if there was one.
     """
+    usual = dataclasses.replace(where.condition, powers=True)
+    if where.condition.blocks and any(usual.allows_block(f.case.block) for f in failures):
+        where = dataclasses.replace(where, condition=usual)  # other blocks have faults of their own
+        failures = [failure for failure in failures if usual.allows_block(failure.case.block)]
     faults = [failure for failure in failures if failure.fault]
     wrong_sums = [failure for failure in failures if not failure.fault]
     found = _shrunk(subject, wrong_sums or faults, tell, where)
     if faults and not (found.fault or found.counted):
         found = _shrunk(subject, faults, tell, where)
-    return found
+    by_host = subject.by_host()
+    again = by_host is not subject and by_host.wrong(found.case) is None
+    return dataclasses.replace(found, again=again)
 
 
 def _shrunk(

@@ -101,7 +101,7 @@ class Verdict:
     other: str = ""
     obsolete: str = ""
     remarks: tuple[str, ...] = ()
-    text: str = field(default="", repr=False)
+    code: str = field(default="", repr=False)
 
     @property
     def right(self) -> bool:
@@ -158,10 +158,10 @@ class Verdict:
         """Part 1: right or wrong."""
         if self.condition is not None:
             said = condition_text.sentences(
-                self.condition, self.reasons, self.excluded, self.text, self.domain
+                self.condition, self.reasons, self.excluded, self.code, self.domain
             )
             option = f"gpureduce check --assume '{self.condition}' accepts it."
-            return "\n".join(map(_wrapped, [*said, option, *self._remarks()]))
+            return "\n".join(map(_wrapped, [*said, *self._fixed(), option, *self._remarks()]))
         if not self.failures:
             if self.right:
                 return self._all_right()
@@ -170,25 +170,31 @@ class Verdict:
         for failure in self.failures:
             where = f"{failure.case}" if failure.case.block else "Before the first sum"
             how = "No result" if failure.ended else "Wrong"
+            where += ", in the second launch, over the block sums" if failure.again else ""
             lines.append(f"{how} for {where}:" if failure.case.block else f"{where}:")
             if failure.fault:
                 lines.append(_wrapped(failure.fault, "  "))
             else:
                 kind = "" if failure.case.numbers == "different" else f" ({failure.case.numbers})"
-                lines.append(
-                    f"  the sum is {failure.expected}, and came out as {failure.got}{kind}"
-                )
+                lines.append(f"  the sum is {failure.got}, not {failure.expected}{kind}")
             if failure.elements:
                 lines.append(_wrapped(failure.elements, "  "))
         return "\n".join(lines)
 
     def _all_right(self) -> str:
         said = [f"All {self.tried} sums came out right ({', '.join(self.dtypes)})."]
-        if not self.takes_n:
+        if not self.takes_n and not self.domain.sizes:
             said.append("It takes no n, and was tried where n fills its blocks.")
         elif self.domain.condition != _NONE or self.domain.sizes:
-            said.append("It was tried only where its options say that it is right.")
+            where = self.domain.condition.sentence(self.domain.per_thread, self.domain.alone)
+            said += [f"It was tried only {where}."] if where else []
+        said += self._fixed()
         return "\n".join(map(_wrapped, [*said, *self._remarks()]))
+
+    def _fixed(self) -> list[str]:
+        """The sizes, if only some were tried."""
+        sizes = ", ".join(map(str, self.domain.sizes))
+        return [f"It was tried with n = {sizes} alone."] if sizes else []
 
     def _remarks(self) -> list[str]:
         return [f"{remark[0].upper()}{remark[1:]}." for remark in self.remarks]
@@ -236,8 +242,8 @@ class Verdict:
                   for name, rung in zip(names, compared.rungs, strict=True)]  # fmt: skip
         shown = around[max(0, at - 2) : at + 3]
         return (
-            f"By these costs, which the rungs' times follow, it is number {compared.place} of "
-            f"{len(names)}, most first: {', '.join(shown)}. Counts are not times."
+            f"By these costs, which the rungs' times follow, {compared.place - 1} of "
+            f"{len(names)} kernels cost more: {', '.join(shown)}. Counts are not times."
         )
 
     def next_step(self) -> str:
@@ -278,7 +284,9 @@ class Verdict:
         printer.text(str(self))  # what IPython shows where there is no HTML
 
     def _repr_html_(self) -> str:
-        return verdict_html.fragment(self.headline, bool(self), self._shown())
+        return verdict_html.fragment(
+            self.headline, bool(self), self.condition is not None, self._shown()
+        )
 
     def _shown(self) -> Iterator[tuple[str, str]]:
         """The parts as HTML."""

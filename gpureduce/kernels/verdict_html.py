@@ -74,10 +74,13 @@ def picture_of_costs(compared: Comparison, name: str) -> str:
     return _themed(costs_picture(compared, name).svg())
 
 
-def fragment(headline: str, passes: bool, parts: Iterable[tuple[str, str]]) -> str:
+def fragment(
+    headline: str, passes: bool, conditional: bool, parts: Iterable[tuple[str, str]]
+) -> str:
     """A verdict as a part of a page, as notebooks show it. `parts`: titles, and HTML."""
+    colour = GOOD if passes else ACTIVE if conditional else ALARM
     rows = [
-        f'<div style="border-left:4px solid {GOOD if passes else ALARM};padding-left:8px">'
+        f'<div style="border-left:4px solid {colour};padding-left:8px">'
         f"<b>{html.escape(headline)}</b>"
     ]
     for title, shown in parts:

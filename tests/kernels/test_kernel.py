@@ -456,7 +456,7 @@ def test_heads(head):
     k = gpureduce.kernel(f"// one sum\n{head} {{ out[0] = in[0] + in[n - 1]; }}", finishes=True)
     assert k.signature.named("out") == "out" and k.name == "f"
     array = np.array([1, 5, 7], np.float32)
-    assert gpureduce.sum(array, k, block=96)[0] == 8
+    assert gpureduce.sum(array, k, block=64)[0] == 8
 
 
 HOSTILE = (

@@ -24,12 +24,12 @@ WRITTEN = Path(__file__).parent / "written"
 CONDITIONAL = {
     "all_unrolled": ("powers_of_two at_least_64 at_most_512 full_blocks lockstep",
                      ["__syncwarp()"]),
-    "class_of_shared": ("at_most_512", ["at 1024, element 512 was left out"]),
+    "class_of_shared": ("powers_of_two at_most_512", ["at 1024, element 512 was left out"]),
     "coarse": ("256 full_blocks", ["(8 elements per thread)", "Take blockDim.x in place of"]),
     "decayed": ("powers_of_two at_least_64 at_most_256 lockstep",
                 ["line 11: thread 256 writes sdata[256]; sdata has 256 elements"]),
     "defined_block": ("at_most_256", ["line 9: thread 256 writes cell[256]; cell has 256 elements",
-                                      "arrays allow blocks of up to 256 threads"]),
+                                      "cell has room for blocks of up to 256 threads"]),
     "early_return": ("powers_of_two full_blocks",
                      ["threads 1-31 return before the __syncthreads()", "3 to 1 leaves out"]),
     "eight_each": ("powers_of_two at_least_64 full_blocks lockstep", ["(8 elements per thread)"]),
@@ -60,13 +60,24 @@ CONDITIONAL = {
     "overrun_static": ("at_most_64", ["line 7: thread 64 writes part[64]; part has 64 elements"]),
     "packed_steps": ("powers_of_two full_blocks", ["thread 1 reads cell[96]"]),
     "shift_split": ("at_most_256", []),
+    "by4": ("powers_of_two full_blocks", ["Add the elements behind the last full part, too"]),
+    "fixed_n": ("powers_of_two at_most_256", ["cache has room for blocks of up to 256 threads",
+                                              "tried with n = 33792 alone"]),
+    "le": ("full_blocks", ["Take < in place of <= in i <= N"]),
+    "maskif": ("full_blocks", ["line 6: thread 0 shuffles from lane 16 of its warp, which takes no "
+                               "part", "Let threads without an element go on with 0"]),
+    "small31": ("at_most_992", ["s has room for blocks of up to 992 threads"]),
+    "versions": ("powers_of_two", []),
     "templated_block": ("powers_of_two at_most_512 full_blocks lockstep", ["from[32]"]),
     "two_loads": ("powers_of_two full_blocks", ["(2 elements per thread)"]),
 }  # fmt: skip
-RIGHT = ("arch700", "file_scope", "flat2d", "last_block_sample", "launch_bounds", "same_value",
-         "star_plus", "swap_loop", "twice_shared", "typedef_real", "void_global", "warp_atomic",
-         "whole_program")  # fmt: skip
+RIGHT = (
+    "arch700 file_scope flat2d guide_fence last_block_sample launch_bounds same_value star_plus "
+    "swap_loop twice_shared sdk_multiblock_cg typedef_real void_global warp_atomic whole_program"
+).split()
 WRONG = {
+    "hidden": ["n = 2, block = 32", "element 1 was left out"],
+    "plus": ["line 10: both add to sum[0] at once", "use atomicAdd(&sum[0], ...)"],
     "alias_grid_race": ["missing: __syncthreads()"],
     "comment_volatile": ["it races"],
     "dev_array_of_block": ["it races"],
@@ -91,8 +102,22 @@ WRONG = {
 }  # fmt: skip
 
 
-def check(name, **how):
-    verdict = gpureduce.check(WRITTEN / f"{name}.cu", device="emulator", **how)
+# Several kernels in a file: what is true of one says nothing of its neighbours.
+OF_PROGRAMS = {
+    ("sdk_all", "reduce0"): "powers_of_two",
+    ("sdk_all", "reduce1"): "powers_of_two",
+    ("sdk_all", "reduce2"): "powers_of_two",
+    ("sdk_all", "reduce3"): "powers_of_two",
+    ("sdk_all", "reduce4"): "nothing wrong found for blocks that are powers of two",
+    ("sdk_all", "reduce5"): "powers_of_two at_most_512",
+    ("sdk_all", "reduce6"): "powers_of_two at_most_512",
+    ("sdk_all", "reduce7"): "line 32: thread 0 shuffles from lane 16 of its warp",
+    ("sdk_simple", "cg_reduce"): "powers_of_two",
+}
+
+
+def check(file, **how):
+    verdict = gpureduce.check(WRITTEN / f"{file}.cu", device="emulator", **how)
     return verdict, " ".join(str(verdict).split())
 
 
@@ -121,9 +146,14 @@ def test_races_are_looked_for_wherever_a_kernel_is_to_be_right(how):
 
 
 def test_sizes_that_are_too_large_to_look_for_races():
-    verdict = gpureduce.check(TREE, device="emulator", sizes=2**20)
+    verdict = gpureduce.check(TREE, device="emulator", sizes=2**20, blocks=256)
     assert "Not looked for: each access is recorded" in verdict.accesses()
-    assert gpureduce.grade(TREE, {"sizes": 2**20, "require": [{"rule": "no races"}]}).points == 0
+    assert (
+        gpureduce.grade(
+            TREE, {"sizes": 2**20, "blocks": 256, "require": [{"rule": "no races"}]}
+        ).points
+        == 0
+    )
 
 
 def test_grades_keep_to_the_sizes_and_to_lockstep():
@@ -175,7 +205,7 @@ def test_threads_with_elements_of_their_own_need_a_barrier_and_no_atomic():
 
 
 def test_every_file_is_in_a_table():
-    named = {*CONDITIONAL, *RIGHT, *WRONG, "two_kernels"}
+    named = {*CONDITIONAL, *RIGHT, *WRONG, "two_kernels", *(file for file, _ in OF_PROGRAMS)}
     assert named == {path.stem for path in WRITTEN.glob("*.cu")}
 
 
@@ -211,6 +241,53 @@ def test_wrong(name):
     assert not verdict and verdict.condition is None
     for some in WRONG[name]:
         assert some in said, said
+
+
+@pytest.mark.parametrize(("file", "name"), OF_PROGRAMS)
+def test_kernels_of_a_program(file, name):
+    verdict, said = check(file, name=name)
+    wanted = OF_PROGRAMS[file, name]
+    assert bool(verdict) == wanted.startswith("nothing wrong")
+    assert wanted in (str(verdict.condition) if verdict.condition else said), said
+
+
+def test_a_kernel_that_cannot_be_launched_stops_no_other(capsys):
+    path = str(WRITTEN / "sdk_simple.cu")
+    assume = ["--assume", "powers_of_two", "--device", "emulator"]
+    with pytest.raises(SystemExit) as stopped:
+        main(["check", path, *assume])
+    out, err = capsys.readouterr()
+    assert stopped.value.code == 1 and "cg_reduce: right for blocks" in out
+    assert "left out: the template of multi_warp_cg_reduce" in err
+
+
+def test_a_block_in_the_template_is_compiled_for_powers_of_two():
+    kernel = gpureduce.kernel(WRITTEN / "sdk_all.cu", "reduce5")
+    assert gpureduce.sum(np.arange(5000), kernel, block=128) == 5000 * 4999 // 2
+    with pytest.raises(ValueError, match="block must be a power of two, not 96"):
+        gpureduce.sum(np.ones(5000), kernel, block=96)
+    with pytest.raises(
+        gpureduce.KernelError, match=r"compiled for blocks of 32, 64, .* not for 96"
+    ):
+        gpureduce.kernel(WRITTEN / "sdk_all.cu", "reduce5", blocks=96)
+
+
+def test_a_kernel_without_n_takes_the_sizes_that_its_text_or_its_user_gives():
+    kernel = gpureduce.kernel(WRITTEN / "fixed_n.cu")
+    assert kernel.options["sizes"] == "33792"
+    with pytest.raises(ValueError, match="is for 33792 elements, not 4"):
+        gpureduce.sum(np.ones(4, np.float32), kernel)
+    assert gpureduce.kernel(WRITTEN / "fixed_n.cu", sizes=1024).options["sizes"] == "1024"
+
+
+def test_branches_that_the_text_excludes_are_not_read():
+    kernel = gpureduce.kernel(WRITTEN / "versions.cu")
+    assert kernel.signature.line == 9 and kernel.options["finishes"] == "no"
+    one = kernel.text.replace("VERSION 2", "VERSION 1")
+    assert gpureduce.kernel(one).options["finishes"] == "yes"
+    for head in ('#include "version.h"', "#if __has_include(<x>)\n#define VERSION 2\n#endif"):
+        unknown = kernel.text.replace("#define VERSION 2", head)
+        assert gpureduce.kernels.signature.names_in(unknown) == ["sum", "sum"]
 
 
 def test_each_kernel_of_a_program_has_a_verdict(capsys):

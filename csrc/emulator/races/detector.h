@@ -93,7 +93,7 @@ struct Race {
     Missing missing;
     uint64_t count;
     bool differ;   /* two stores: of different values; else true */
-    bool fenced;   /* a read after a fenced store and an atomic: only the reader lacks a fence */
+    bool fenced;   /* a read or store after a fenced store and an atomic: only it lacks a fence */
     bool together; /* two stores at one site in the same step, so that no barrier orders them */
 };
 
@@ -105,7 +105,7 @@ struct Overwriting {
     unsigned char before[16];
 };
 
-/* A read of shared memory that no thread has written. */
+/* A read of shared memory that no thread has written, or of a lane that takes no part. */
 struct Unwritten {
     unsigned block, thread;
     Site site;
@@ -252,6 +252,9 @@ void watch_copied(Worker *w, const void *barrier, const char *file, int line);
 /* All lanes have arrived at the barrier or collective. */
 void watch_barrier(Worker *w, const Barrier *barrier, gr_scope scope);
 void watch_meeting(Worker *w, const Warp *warp, const Meeting *meeting);
+
+/* A lane shuffles from a lane that takes no part. */
+void watch_absent(Worker *w, const Warp *warp, unsigned lane, unsigned from);
 /* The running lane has arrived at the cluster barrier; has waited there. */
 void watch_arrival(Worker *w);
 void watch_passage(Worker *w, const char *file, int line);
@@ -281,6 +284,7 @@ inline void watch_team(Worker *) {}
 inline void watch_block_end(Worker *, const Lane *) {}
 inline void watch_barrier(Worker *, const Barrier *, gr_scope) {}
 inline void watch_meeting(Worker *, const Warp *, const Meeting *) {}
+inline void watch_absent(Worker *, const Warp *, unsigned, unsigned) {}
 inline void watch_arrival(Worker *) {}
 inline void watch_passage(Worker *, const char *, int) {}
 

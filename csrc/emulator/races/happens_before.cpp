@@ -264,6 +264,19 @@ void watch_meeting(Worker *w, const Warp *warp, const Meeting *meeting)
     });
 }
 
+void watch_absent(Worker *w, const Warp *warp, unsigned lane, unsigned from)
+{
+    Watch *watch = w->watch;
+    guarded(watch, [&] {
+        const Lane *reader = lane_of(w, warp, lane);
+        Self self = self_of(w, reader);
+        Site site = {reader->file, reader->line};
+        Unwritten &found = watch->unwritten[{site.at, site.line}];
+        if (found.name.empty())
+            found = {self.block, self.slot, site, "lane " + std::to_string(from)};
+    });
+}
+
 void watch_arrival(Worker *w)
 {
     Watch *watch = w->watch;

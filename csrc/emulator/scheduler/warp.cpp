@@ -23,12 +23,15 @@ static int shuffle_source(gr_collective op, int lane, int argument, int width)
     }
 }
 
-static void shuffle(Warp *warp, const Meeting *meeting)
+static void shuffle(Worker *w, Warp *warp, const Meeting *meeting)
 {
     for (unsigned lanes = meeting->arrived; lanes; lanes &= lanes - 1) {
         int lane = __builtin_ctz(lanes);
         int from = shuffle_source(meeting->op, lane, warp->argument[lane], warp->width[lane]);
-        warp->result[lane] = meeting->arrived >> from & 1 ? warp->value[from] : undefined;
+        bool present = meeting->arrived >> from & 1;
+        warp->result[lane] = present ? warp->value[from] : undefined;
+        if (!present && watched(w))
+            watch_absent(w, warp, (unsigned)lane, (unsigned)from);
     }
 }
 
@@ -80,12 +83,12 @@ static unsigned reduce(const Warp *warp, const Meeting *meeting)
     return total;
 }
 
-static void resolve(Warp *warp, const Meeting *meeting)
+static void resolve(Worker *w, Warp *warp, const Meeting *meeting)
 {
     if (meeting->op == GR_SYNCWARP)
         return;
     if (meeting->op <= GR_SHUFFLE_XOR) {
-        shuffle(warp, meeting);
+        shuffle(w, warp, meeting);
         return;
     }
     if (meeting->op == GR_MATCH) {
@@ -104,7 +107,7 @@ static __attribute__((noinline)) void finish(Worker *w, Warp *warp, Meeting *mee
         watch_meeting(w, warp, meeting);
     if (counted(w))
         count_meeting(w, warp, meeting);
-    resolve(warp, meeting);
+    resolve(w, warp, meeting);
     make_ready(w, warp, meeting->arrived);
     *meeting = warp->meeting[--warp->meetings];
 }
