@@ -122,8 +122,7 @@ def test_a_spec_fixes_the_launch():
     assert gpureduce.grade(text, spec).points == 1
     (row,) = gpureduce.grade(text, fixed).rows
     assert not row.holds and row.why.endswith(
-        "The spec launches it with finishes=no (the kernel has finishes=yes), alone=no (the kernel "
-        "has alone=yes)."
+        "The spec launches it with finishes=no, alone=no; its text shows finishes=yes, alone=yes."
     )
     assert gpureduce.grade(TREE, fixed).points == 1
 
