@@ -10,11 +10,12 @@ import shutil
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import gpureduce
 from gpureduce.kernels import trials
-from user_kernels import FIVE, INDEX_BUG, PUZZLE_WITHOUT_BARRIER, TREE, alone, plain
+from user_kernels import FIVE, INDEX_BUG, PUZZLE_WITHOUT_BARRIER, TREE, alone, plain, some
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="no compiler")
 
@@ -171,7 +172,8 @@ def test_a_hostile_kernel(body, message):
     if any(words in message for words in ("in[", "out[9]", "no memory", "out of reach")):
         assert verdict.failures[0].fault.startswith("line 2: thread ")
     assert "cudaLaunchKernelExC" not in str(verdict)
-    assert gpureduce.check(TREE, "int32")  # nothing is left behind
+    nothing_is_left = gpureduce.sum(np.ones(99, np.int32), gpureduce.kernel(TREE))
+    assert nothing_is_left == 99
 
 
 def test_a_fault_in_an_atomic_while_counting_names_the_kernels_line():
@@ -246,8 +248,8 @@ def test_every_dtype():
     names = [name for name in gpureduce.kernel(TREE).dtypes if name != "bfloat16"]
     verdict = gpureduce.check(TREE, names)
     assert verdict and verdict.dtypes == tuple(names) and len(names) == 12
-    wrong = gpureduce.check(TREE.replace("i < n ?", "i + 1 < n ?"), names)
-    assert [f.case.dtype for f in wrong.failures] == names
+    wrong = gpureduce.check(TREE.replace("i < n ?", "i + 1 < n ?"), names[::5])
+    assert [f.case.dtype for f in wrong.failures] == names[::5]
     assert all(f.case.n <= 4 and f.elements.endswith("left out") for f in wrong.failures)
 
 
@@ -281,17 +283,20 @@ def test_a_kernel_that_is_wrong_rarely(what, becomes):
 
 @pytest.mark.parametrize(
     ("rung", "hint"),
-    [
-        ("atomic_thread", "atomic_block"),
-        ("interleaved_mod", "interleaved_idx"),
-        ("interleaved_idx", "sequential"),
-        ("sequential", "first_add"),
-        ("first_add", "cascade"),
-        ("cascade", "warp_shfl"),
-        ("warp_shfl", "vector_load"),
-        ("vector_load", "last_block"),
-        ("tiles", None),
-    ],
+    some(
+        [
+            ("atomic_thread", "atomic_block"),
+            ("interleaved_mod", "interleaved_idx"),
+            ("interleaved_idx", "sequential"),
+            ("sequential", "first_add"),
+            ("first_add", "cascade"),
+            ("cascade", "warp_shfl"),
+            ("warp_shfl", "vector_load"),
+            ("vector_load", "last_block"),
+            ("tiles", None),
+        ],
+        every=3,
+    ),
 )
 def test_hints_lead_up_the_ladder(rung, hint):
     verdict = gpureduce.check(gpureduce.source(rung).text, "int32")

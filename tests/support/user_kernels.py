@@ -1,5 +1,22 @@
 """Kernels for the tests: right ones, wrong ones, and hostile ones."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+
+def some(cases: Iterable[Any], every: int) -> list[Any]:
+    """The cases of a test that takes a second for each: the others of `every` are marked slow."""
+    rows = [case if isinstance(case, tuple) else (case,) for case in cases]
+    return [
+        pytest.param(*row, marks=() if i % every == 0 else pytest.mark.slow)
+        for i, row in enumerate(rows)
+    ]
+
+
 TREE = """template <typename In, typename Acc> __global__ void my_rung(In in, Acc *out, size_t n)
 {
     Acc *partial = shared_array<Acc>();
