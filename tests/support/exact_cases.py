@@ -124,14 +124,15 @@ def short_sums(rng: np.random.Generator, n: int, dtype: str) -> Array:
     return rows.astype(dtype)
 
 
-def expected_rows(fmt: Format, rows: Array) -> list[int]:
+def expected_rows(fmt: Format, rows: Array, target: str | None = None) -> list[int]:
     """The same for each row of many, with the taking apart done at once."""
+    to = FORMATS[target or fmt.name]
     bits = fmt.bits(rows)
     count, n = bits.shape
     mantissa, shift, kinds = integers(fmt, bits.reshape(-1))
     terms = list(map(operator.lshift, mantissa, shift))
     kind = np.bitwise_or.reduce(kinds.reshape(count, n), axis=1).tolist()
-    return [combine(fmt, kind[i], sum(terms[i * n : (i + 1) * n])) for i in range(count)]
+    return [combine(to, kind[i], sum(terms[i * n : (i + 1) * n])) for i in range(count)]
 
 
 def bits_of(value: Any) -> int:
