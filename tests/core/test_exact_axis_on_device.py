@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fractions
 import os
 
 import numpy as np
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 import gpureduce
 from axis_cases import laid_out, random_array, random_axis
 from cases import DEVICES, numpy_dtype
-from exact_cases import FORMATS, GENERATORS
+from exact_cases import FORMATS
 from producers import ByDLPack
 
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
@@ -46,40 +45,6 @@ def test_exact_sums_have_the_bits_of_the_processors(seed, shape, dtype):
         found = add(array, strategy, **how).value
         assert np.shape(found) == np.shape(want)
         assert np.asarray(found).tobytes() == np.asarray(want).tobytes(), strategy
-
-
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("n", [3, 37, 64, 300])
-def test_an_exact_row_does_not_depend_on_its_batch(dtype, n):
-    """Few rows take other kernels than many, and columns others than rows."""
-    fmt, rng = FORMATS[dtype], np.random.default_rng(29)
-    rows = np.concatenate([g(fmt, rng, 15, n) for g in GENERATORS])
-    want = np.array([gpureduce.sum(row, "exact").value for row in rows])
-    for count in (1, 2, 33, len(rows)):
-        assert add(rows[:count], "exact", axis=1).value.tobytes() == want[:count].tobytes()
-        columns = np.ascontiguousarray(rows[-count:].T)
-        assert add(columns, "exact", axis=0).value.tobytes() == want[-count:].tobytes()
-    order = rng.permutation(len(rows))
-    assert add(rows[order], "exact", axis=1).value.tobytes() == want[order].tobytes()
-    mixed = rng.permuted(rows, axis=1)[:, ::-1]
-    assert add(mixed, "exact", axis=1).value.tobytes() == want.tobytes()
-    assert add(np.asfortranarray(rows), "exact", axis=1).value.tobytes() == want.tobytes()
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_exact_sums_that_nothing_but_digits_can_prove(dtype):
-    """Ties that a last, tiny element decides."""
-    fmt = numpy_dtype(dtype)
-    one, tiny = fmt.type(1), np.finfo(fmt).smallest_subnormal
-    half = fmt.type(np.finfo(fmt).eps / 2)
-    rows = np.tile(np.array([one, half, tiny, one * 2**20, -(one * 2**20)] * 7, fmt), (100, 1))
-    rows[::2, 2] = 0
-    rows = np.concatenate(
-        [rows, np.tile([fmt.type(1e30), one, -fmt.type(1e30)], (100, 12))[:, :35]], axis=1
-    )
-    want = gpureduce.sum(rows, "exact", axis=1).value
-    assert add(rows, "exact", axis=1).value.tobytes() == want.tobytes()
-    assert add(np.asfortranarray(rows), "exact", axis=1).value.tobytes() == want.tobytes()
 
 
 # --- exact_levels --------------------------------------------------------------------------------
@@ -121,12 +86,6 @@ def test_rows_and_columns_that_cancel(device, dtype, shape):
         # Here it gets the sums that the other kernels do not prove.
         by_exact = gpureduce.sum(values, "exact", axis=axis, device=device).value
         assert by_exact.tobytes() == want.tobytes()
-
-
-def test_the_right_answer_is_that_of_fractions():
-    array = hard("float64", (6, 700), 7)
-    for row, found in zip(array, added(array, axis=1), strict=True):
-        assert found == float(sum(map(fractions.Fraction, row.tolist())))
 
 
 @pytest.mark.parametrize("terms", [512, 16384, 16385])

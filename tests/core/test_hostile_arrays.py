@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpureduce
-from cases import array_of, run_python
+from cases import run_python
 from gpureduce import _emulator, _host
 from gpureduce.core import gpu_arrays
 from gpureduce.core.request import Launch
@@ -243,14 +243,6 @@ def test_dlpack_structures(fields, error, words, old):
     check_next()
 
 
-def test_complex_strides_that_overflow():
-    """A stride in parts of complex numbers is twice the stride in elements, and may overflow."""
-    pairs = np.ones(3, np.complex128)
-    for stride in (2**62, 2**61, 2**57):
-        with pytest.raises(BufferError, match="lead out of all memory"):
-            add(Changed(pairs, changed(strides=(stride,))))
-
-
 def test_capsules_of_another_version_or_device_than_announced():
     with pytest.raises(BufferError, match="unknown version"):
         add(ByDLPack(FLOATS, major=2))
@@ -378,12 +370,6 @@ def test_streams_are_numbers():
         _emulator.sum_gpu(ByDLPack(FLOATS), None, Launch(-1), 2**64, None)
 
 
-@pytest.mark.parametrize("timing", [True, False])
-def test_timing_and_dtype_go_together(timing):
-    result = add(ByDLPack(FLOATS), dtype="float64", timing=timing)
-    assert result.value.dtype == np.float64 and (result.timing is None) == (not timing)
-
-
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
@@ -416,23 +402,6 @@ def test_private_entry_points_check_their_numbers(name, arguments):
         getattr(_emulator if hasattr(_emulator, name) else _host, name)(*arguments)
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        (2, False, 17, -1), (2, False, 25, -1), (2, False, 12, -1), (2, False, 16, -1),
-        (2, False, 0, -1), (2, False, -7, -1), (3, False, 11, -1), (3, True, 12, 7),
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("strategy", [-1, -2])
-def test_results_have_the_accumulators_type(answer, strategy):
-    array = ByInterface(FLOATS)
-    try:
-        value, _ = _emulator.sum_gpu(array, lambda *_: answer, strategy, 0, None)
-    except ValueError:
-        return
-    assert float(value) == 55 or answer[0] == 3
-
-
 def test_rows_that_empty_their_table():
     class Clear:
         def __index__(self):
@@ -444,12 +413,6 @@ def test_rows_that_empty_their_table():
         _emulator.set_choices(0, rows)
     finally:
         _emulator.set_choices(0, [])
-
-
-def test_views_larger_than_a_launch():
-    """In pieces, so that Ctrl-C is heard between them."""
-    wide = np.broadcast_to(array_of("int32", 3), (2**22 + 5, 3))
-    assert int(add(ByInterface(wide)).value) == int(wide.sum())
 
 
 DTYPE_SET_MEANWHILE = """

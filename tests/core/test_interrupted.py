@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,6 @@ from gpureduce import lazy_import
 from gpureduce.core import arrays, dtypes
 
 SMALL = np.ones(100_000, np.float32)
-AFTER = ["exact", "last_block", "tiles", "bulk_copy", "grid_sync", "one_cluster", "fast"]
 
 
 def check_next(strategy):
@@ -47,84 +45,6 @@ def test_errstate_is_as_it_was_while_the_exception_is_kept():
         del kept
         gc.collect()
         assert set(np.geterr().values()) == {"raise"}
-
-
-@pytest.mark.parametrize("strategy", AFTER)
-def test_the_sum_after_an_interrupted_one(strategy):
-    """Tickets drawn, totals half filled and marks of the interrupted one are gone."""
-    large = np.ones(2**23, np.float32)
-    start = time.perf_counter()
-    gpureduce.sum(large, strategy, device="emulator")
-    whole = time.perf_counter() - start
-    for part in (0.3, 0.5, 0.6, 0.7, 0.8):
-        broken_off_after(part * whole, lambda: gpureduce.sum(large, strategy, device="emulator"))
-        check_next(strategy)
-
-
-def in_lockstep():
-    with gpureduce.emulator.schedule("lockstep"):
-        gpureduce.sum(np.ones(2**19, np.float32), "last_block", device="emulator")
-
-
-def integrate(strategy, n):
-    gpureduce.integrate("pi", n=n, strategy=strategy, device="emulator")
-
-
-def benchmark(n, repeats):
-    return list(
-        gpureduce.benchmark(["last_block"], [n], ["float32"], device="emulator", repeats=repeats)
-    )
-
-
-CALLS = {
-    "benchmark": lambda: benchmark(2**22, 40),
-    "integrate": lambda: gpureduce.integrate(
-        "pi", n=2**26, strategy="last_block", device="emulator"
-    ),
-    "tune": lambda: gpureduce.tune("emulator", sizes=[2**20], repeats=20),
-    "explain": lambda: gpureduce.explain("last_block", n=2**22, sample=False),
-    "races": lambda: gpureduce.races("last_block", n=2**18),
-    "lockstep": in_lockstep,
-    "accumulator": lambda: gpureduce.Accumulator().add(np.zeros(2**28, np.int8)),
-}
-
-
-@pytest.mark.parametrize("name", CALLS)
-def test_sums_after_another_interrupted_call(name):
-    call, rng = CALLS[name], np.random.default_rng(5)
-    for _ in range(4):
-        broken_off_after(0.05 + 0.3 * rng.random(), call)
-        for strategy in ("last_block", "exact", "bulk_copy"):
-            check_next(strategy)
-        with gpureduce.emulator.schedule("lockstep"):
-            for strategy in ("last_block", "exact"):
-                found = gpureduce.sum(SMALL[:20_000], strategy, device="emulator").value
-                assert float(found) == 20_000
-
-
-LONG = {
-    "one team of a whole grid": lambda: gpureduce.sum(
-        np.zeros(2**27, np.int32), "grid_sync", device="emulator"
-    ),
-    "one block": lambda: gpureduce.integrate(
-        "pi", n=2**36, strategy="one_block", device="emulator"
-    ),
-    "all blocks": lambda: gpureduce.integrate("pi", n=2**36, strategy="cascade", device="emulator"),
-    "processors": lambda: gpureduce.integrate("pi", n=2**40, strategy="cpu"),
-    "counting": lambda: gpureduce.explain("cascade", n=2**31, sample=False),
-    "counting samples": lambda: gpureduce.explain("exact", n=2**31, dtype="float32"),
-    "races": lambda: gpureduce.races("sequential", n=2**24),
-    "benchmark": lambda: benchmark(2**20, 10**6),
-}
-
-
-@pytest.mark.parametrize("name", LONG)
-def test_a_signal_interrupts_long_calls(name):
-    call, after = LONG[name], 0.6
-    stopped = broken_off_after(after, call)
-    assert stopped is not None, "it was over before the signal came"
-    assert stopped - after < (2.0 if name == "races" else 1.0)  # 0.3 on a quiet machine
-    check_next("exact")
 
 
 def test_counts_that_need_too_much_memory_are_refused():
@@ -398,29 +318,6 @@ def test_nothing_is_set_up_at_its_first_use():
         assert "pthread_once" not in path.read_text(), path
         if path.name != "forks.h":
             assert "pthread_atfork" not in path.read_text(), path
-
-
-SMALL_STACK = """
-import numpy as np, gpureduce as g, small_stacks
-large = np.ones(2**21)
-def lockstep():
-    with g.emulator.schedule("lockstep"):
-        g.sum(large[:3000], "sequential", device="emulator")
-calls = [
-    lambda: g.sum(large, "exact"), lambda: g.sum(large, timing=False), lambda: g.sum(large, "cpu"),
-    lambda: g.sum(large[:2**16], "exact", device="emulator"), lockstep,
-    lambda: g.explain("sequential"), lambda: g.races("missing_barrier"),
-    lambda: g.integrate("pi", strategy="cpu"), lambda: g.Accumulator().add(large),
-]
-small_stacks.run(calls)
-"""
-
-
-@pytest.mark.skipif(
-    bool(gpureduce.build_info()["sanitize"]), reason="sanitizers need larger stacks"
-)
-def test_a_thread_with_a_small_stack():
-    run_python(SMALL_STACK)
 
 
 FORK_IN_A_COPY = """
