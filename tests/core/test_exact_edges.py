@@ -101,7 +101,7 @@ def test_float64_bins_that_are_full_to_the_last():
     The first flight has smaller ones, for which bins are chosen that just hold the others.
     """
     full = 32 * EMPTIED_AFTER["float64"]
-    for field in (*range(1004, 1020), 1, 5, 2021, 2033, 2034, 2046):
+    for field in (*range(1004, 1012), 1, 5, 2021, 2033, 2034, 2046):
         fits = (f for f in range(max(field - 11, 1), field) if (f + 22) // 8 * 8 - 11 >= field)
         first = next(fits, field)
         # The second leaves the next bin almost half of the first one's last place each time.
