@@ -223,3 +223,9 @@ def test_exact_sums_of_few_rows_leave_the_flags_alone():
         for strategy in ("exact", "cpu"):
             gpureduce.sum(array, strategy, axis=0)
             np.add(1.0, 2.0)
+
+
+def test_columns_of_an_array_larger_than_caches():
+    array = np.ones((4200, 2100), np.float32)
+    array[::7] = 3
+    assert (gpureduce.sum(array, "cpu", axis=0).value == 4200 + 2 * 600).all()

@@ -136,6 +136,7 @@ WAY = {"card_share": 0.5, "gb_s": 10.0, "latency_us": 1.0}
     ("change", "field"),
     [
         ({"cpu": WAY | {"gb_s": 0.0}}, "cpu.gb_s must be above 0, not 0.0"),
+        ({"cuda": WAY | {"gb_s": 10**400}}, "cuda.gb_s must be a finite number, not 1000"),
         ({"cuda": WAY | {"gb_s": -1.0}}, "cuda.gb_s must be above 0, not -1.0"),
         ({"cuda": WAY | {"card_share": 1.5}}, "cuda.card_share must be from 0 to 1, not 1.5"),
         ({"both": WAY | {"card_share": -0.5}}, "both.card_share must be from 0 to 1, not -0.5"),

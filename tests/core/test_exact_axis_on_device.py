@@ -13,7 +13,7 @@ import gpureduce
 from axis_cases import laid_out, random_array, random_axis
 from cases import DEVICES, numpy_dtype
 from exact_cases import FORMATS
-from producers import ByDLPack
+from producers import ByDLPack, ByInterface
 
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
 EXAMPLES = int(os.environ.get("GPUREDUCE_AXIS_EXAMPLES", "60"))
@@ -191,3 +191,17 @@ def test_a_signaling_nan_changes_no_sum_beside_its_own(dtype, columns):
         fmt.bits(array)[16, nan] = fmt.infinity + 1
         for found in (add(array, axis=0), add(np.ascontiguousarray(array.T), axis=1)):
             assert (np.delete(found.value.astype(float), nan) == 0.25).all()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("columns", [7, 64, 300])
+def test_sums_of_columns_go_to_any_places(dtype, columns):
+    """On the device: with gaps, and not from a whole pack on."""
+    array = hard_rows(np.random.default_rng(7), dtype, (50, columns))
+    want = gpureduce.sum(array, "exact", axis=0).value
+    space = np.zeros(3 * columns + 1, want.dtype)
+    for part in (space[1 : columns + 1], space[1::3]):
+        out = ByInterface(part, data=(part.ctypes.data, False))
+        out.shape, out.dtype = part.shape, part.dtype
+        add(ByInterface(array), axis=0, out=out)
+        assert part.tobytes() == want.tobytes()

@@ -359,6 +359,22 @@ def test_streams_are_numbers():
 
 
 @pytest.mark.parametrize(
+    "answer",
+    [
+        (2, False, 17, -1), (2, False, 25, -1), (2, False, 12, -1), (2, False, 0, -1),
+        (2, False, -7, -1), (3, False, 11, -1), (3, True, 12, 7),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("strategy", [-1, -2])
+def test_results_have_the_accumulators_type(answer, strategy):
+    try:
+        value, _ = _emulator.sum_gpu(ByInterface(FLOATS), lambda *_: answer, strategy, 0, None)
+    except ValueError:
+        return
+    assert float(value) == 55 or answer[0] == 3
+
+
+@pytest.mark.parametrize(
     ("name", "arguments"),
     [
         ("sum", (FLOATS, Launch(-2, 9, 2))),
