@@ -205,3 +205,16 @@ def test_sums_of_columns_go_to_any_places(dtype, columns):
         out.shape, out.dtype = part.shape, part.dtype
         add(ByInterface(array), axis=0, out=out)
         assert part.tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_few_rows_of_many_columns(dtype):
+    """By packs: sums of usual numbers are exact, others are proven or added up in digits."""
+    rng = np.random.default_rng(8)
+    for rows in (3, 8, 16):
+        array = hard_rows(rng, dtype, (rows, 20_000))
+        array[:, ::3] *= array.dtype.type(2.0**-12)
+        array[0, ::5] *= array.dtype.type(2.0**30 if dtype != "float16" else 1)
+        want = gpureduce.sum(array, "exact", axis=0).value
+        found = add(array, axis=0)
+        assert found.value.tobytes() == want.tobytes()
