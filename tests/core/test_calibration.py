@@ -103,19 +103,6 @@ def test_auto_goes_by_the_figures(card):
     assert went_to() == "cpu"
 
 
-def test_floats_go_there_and_are_exact(card):
-    result = gpureduce.sum(FLOATS)
-    assert result.timing.backend == "emulator" and result.timing.strategy == "exact"
-    assert result.value == np.float32(INTS.sum())
-
-
-def test_small_arrays_ask_nobody(card, monkeypatch):
-    card.figures = AssertionError("measured")
-    monkeypatch.setattr(calibration, "_card", card)
-    assert went_to(INTS[:1000]) == "cpu"
-    assert gpureduce.sum(INTS[:1000], timing=False).value == INTS[:1000].sum()
-
-
 def test_the_calibration_is_kept_and_read(card):
     assert gpureduce.calibration() == card.figures
     said = json.loads(card.file.read_text())
@@ -148,18 +135,12 @@ WAY = {"card_share": 0.5, "gb_s": 10.0, "latency_us": 1.0}
 @pytest.mark.parametrize(
     ("change", "field"),
     [
-        ({"schema": "2"}, 'schema must be a whole number, not "2"'),
         ({"cpu": WAY | {"gb_s": 0.0}}, "cpu.gb_s must be above 0, not 0.0"),
-        ({"cpu": WAY | {"gb_s": "10"}}, 'cpu.gb_s must be a finite number, not "10"'),
-        ({"cpu": WAY | {"gb_s": True}}, "cpu.gb_s must be a finite number, not true"),
-        ({"cuda": WAY | {"gb_s": -1.0}}, "cuda.gb_s must be above 0, not -1.0"),
-        ({"cuda": WAY | {"gb_s": float("nan")}}, "cuda.gb_s must be a finite number, not NaN"),
         ({"cuda": WAY | {"gb_s": 10**400}}, "cuda.gb_s must be a finite number, not 1000"),
+        ({"cuda": WAY | {"gb_s": -1.0}}, "cuda.gb_s must be above 0, not -1.0"),
         ({"cuda": WAY | {"card_share": 1.5}}, "cuda.card_share must be from 0 to 1, not 1.5"),
         ({"both": WAY | {"card_share": -0.5}}, "both.card_share must be from 0 to 1, not -0.5"),
-        ({"both": WAY | {"latency_us": None}}, "both.latency_us must be a finite number, not null"),
         ({"both": {"card_share": 0.5, "gb_s": 10.0}}, "both.latency_us is missing"),
-        ({"both": 1}, "both must be an object, not 1"),
         ({"more": 1}, "more is not a field: there are cpu, cuda, both, card"),
     ],
 )
@@ -174,11 +155,7 @@ def test_a_wrong_field_is_named_and_the_machine_measured_anew(card, change, fiel
     assert json.loads(card.file.read_text()) == said
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "{", "[]", "1", "{}", '{"schema": 2}', "\0\0", "null", "[" * 10**5, "9" * 5000, b"\xff{"],
-    ids=range(11),
-)
+@pytest.mark.parametrize("text", ["", "[]", '{"schema": 2}', "[" * 10**5, b"\xff{"], ids=range(5))
 def test_a_broken_file_fails_no_sum(card, text):
     gpureduce.calibration()
     card.file.write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -373,13 +350,6 @@ def test_both_take_any_array(both):
     assert gpureduce.sum(square.T).timing.backend == "cpu+emulator"
     assert gpureduce.sum(INTS, dtype="int32").value == INTS.sum(dtype=np.int32)
     assert gpureduce.sum(INTS, dtype="float32").value == np.float32(INTS.sum())
-
-
-def test_both_by_name(both, monkeypatch):
-    both.figures = figures(1.0)
-    assert went_to() == "cpu"
-    monkeypatch.setenv("GPUREDUCE_HOST_ARRAYS", "both")
-    assert went_to() == "cpu+emulator"
 
 
 def test_a_signal_breaks_it_off_and_the_next_one_works(both, monkeypatch):

@@ -5,9 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import copy
 import dataclasses
-import gc
 import pickle
-import sys
 import time
 
 import numpy as np
@@ -197,24 +195,6 @@ def test_errors_leave_the_next_call_working():
     with gpureduce.emulator.memory_limit(1), pytest.raises(MemoryError):
         timing()
     assert timing().kernel_ms > 0 and made.kernel_ms > 0
-
-
-def test_nothing_leaks():
-    def look_and_do_not():
-        timing()
-        assert timing().kernel_ms > 0
-        pickle.dumps(timing())
-
-    look_and_do_not()
-    gc.collect()
-    live = gpureduce.emulator.live_bytes()
-    before, allocated = sys.getrefcount(THERE), sys.getallocatedblocks()
-    for _ in range(700):
-        look_and_do_not()
-    gc.collect()
-    assert sys.getrefcount(THERE) == before and gpureduce.emulator.live_bytes() == live
-    assert sys.getallocatedblocks() < allocated + 200
-    assert not any(type(found).__name__ == "Elapsed" for found in gc.get_objects())
 
 
 AS_ON_A_CARD = """

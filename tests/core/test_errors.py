@@ -188,7 +188,7 @@ def test_arrays_on_a_gpu_are_not_copied_silently(strategy):
 
 
 @pytest.mark.parametrize(
-    "device", ["gpu", "cuda:x", "emulator:x", "", "cuda:-1", 3, b"cuda", np.zeros(2)]
+    "device", ["gpu", "GPU:0", 0, "cuda:x", "emulator:x", "", "cuda:-1", 3, b"cuda", np.zeros(2)]
 )
 def test_unknown_device(device):
     for call in (

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import fractions
 import math
 import tracemalloc
 
 import numpy as np
 import pytest
-from fuzz_exact import COMPLEX, fuzz, on_card, on_host
 
 import gpureduce
-from cases import DEVICES, array_of, numpy_dtype, run_python
+from cases import DEVICES, array_of, numpy_dtype
 from exact_cases import (
     FLOATS,
     FORMATS,
@@ -20,10 +18,10 @@ from exact_cases import (
     bits_of,
     exact_integer,
     expected_bits,
-    integers,
     round_integer,
 )
 from exact_ways import check
+from fuzz_exact import COMPLEX, GROUPS, fuzz
 from producers import ByDLPack, ByInterface
 
 ON = ["cpu", *DEVICES]
@@ -80,18 +78,16 @@ def test_the_oracle_agrees_with_python():
 
 @pytest.mark.parametrize("device", ON)
 @pytest.mark.parametrize("name", [*FLOATS, *COMPLEX])
-def test_fuzz(name, device):
+@pytest.mark.parametrize("of", GROUPS)
+def test_fuzz(of, name, device, count_sum):
     """A few arrays; tools/fuzz_exact.py tries as many as you like."""
-    found = fuzz(name, 30_000 if device == "cpu" else 1500, 5, on_host(device))
+    if name in COMPLEX and of != "whole":
+        pytest.skip("parts of complex rows are added up apart")
+    rows = {"cpu": {"whole": 30_000, "axis": 6000, "segments": 3000}, "cuda": {"whole": 20_000}}
+    found = fuzz(name, of, rows.get(device, {}).get(of, 700), 5, device)
     assert found["wrong"] == 0, found["examples"]
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("name", [*FLOATS, *COMPLEX])
-def test_fuzz_on_the_card(name, count_sum):
-    found = fuzz(name, 20_000, 6, on_card)
-    assert found["wrong"] == 0, found["examples"]
-    count_sum("exact", name)
+    if device == "cuda":
+        count_sum("exact", name)
 
 
 @pytest.mark.parametrize("device", ON)
@@ -154,33 +150,18 @@ def test_overflow_is_final_only():
 
 
 @pytest.mark.parametrize("device", ON)
-@pytest.mark.parametrize("target", FLOATS)
-@pytest.mark.parametrize("name", FLOATS)
-def test_dtype_names_what_the_sum_is_rounded_to(name, target, device):
-    for _, rows in batches(name, 600, 8):
-        for row in rows[:20]:
-            value = gpureduce.sum(row, "exact", dtype=numpy_dtype(target), device=device).value
-            assert value.dtype == numpy_dtype(target)
-            assert bits_of(value) == expected_bits(row, target)
-
-
-@pytest.mark.parametrize("device", ON)
 @pytest.mark.parametrize("name", ["float32", "float64"])
 def test_complex(name, device):
-    rng = np.random.default_rng(2)
-    for generate in GENERATORS:
-        for n in (1, 7, 400, 50_001):
-            real, imaginary = generate(FORMATS[name], rng, 2, n)
-            array = np.empty(n, f"c{2 * real.itemsize}")
-            array.real, array.imag = real, imaginary
-            for view in (array, array[::3], array[::-1]):
-                value = add(view, device)
-                assert bits_of(value.real) == expected_bits(np.ascontiguousarray(view.real))
-                assert bits_of(value.imag) == expected_bits(np.ascontiguousarray(view.imag))
+    real, imaginary = GENERATORS[3](FORMATS[name], np.random.default_rng(2), 2, 50_001)
+    array = np.empty(50_001, f"c{2 * real.itemsize}")
+    array.real, array.imag = real, imaginary
+    for view in (array, array[::3], array[::-1]):
+        value = add(view, device)
+        assert bits_of(value.real) == expected_bits(np.ascontiguousarray(view.real))
+        assert bits_of(value.imag) == expected_bits(np.ascontiguousarray(view.imag))
     assert add(np.array([1, 2.5]), device, dtype=complex) == 3.5
     pair = np.array([1 + 2j, 2.0**-60 - 1j])
     assert add(pair, device, dtype="complex64") == 1 + 1j
-    assert add(pair.astype("complex64"), device, dtype="complex128") == 1 + 1j
     for narrow, wide in (("complex64", "complex128"), ("complex128", "complex64")):
         assert add(pair.astype(narrow), device, dtype=wide).dtype == wide
 
@@ -206,21 +187,6 @@ def test_auto_is_exact_for_floats_and_not_for_integers():
     assert gpureduce.sum(np.ones(10, int)).timing.strategy == "cpu"
     assert gpureduce.sum(np.ones(10, int), "exact").timing.strategy == "cpu"
     assert gpureduce.sum(np.ones(10, int), dtype=float).timing.strategy == "exact"
-
-
-@pytest.mark.parametrize("name", FLOATS)
-def test_error_bound_is_half_a_last_place(name):
-    fmt = FORMATS[name]
-    for _, rows in batches(name, 3000, 9):
-        for row in rows[:30]:
-            result = gpureduce.sum(row, "exact")
-            finite = not integers(fmt, fmt.bits(row))[2].any()
-            if finite and math.isfinite(result.value):
-                total = fractions.Fraction(exact_integer(row), 1 << 1074)
-                off = abs(fractions.Fraction(float(result.value)) - total)
-                assert off <= gpureduce.error_bound(result, 0.0)
-    bound = gpureduce.error_bound(gpureduce.sum(np.ones(1, fmt.dtype), "exact"), 1.0)
-    assert bound == 2.0 ** -(fmt.fraction + 1)
 
 
 # --- one bit pattern ------------------------------------------------------------------------------
@@ -317,24 +283,6 @@ def test_short_for_the_sanitizer(name, count_sum):
             array = row[3:]
             assert bits_of(add(array, "cuda", block=block, grid=grid)) == expected_bits(array)
             count_sum("exact", name)
-
-
-THREADED = """
-from exact_cases import FLOATS, batches, bits_of
-import gpureduce, numpy as np, hashlib
-h = hashlib.sha256()
-for name in FLOATS:
-    for _, rows in batches(name, 1200, 12):
-        for row in [*rows, rows.reshape(-1)]:
-            h.update(gpureduce.sum(row, "exact").value.tobytes())
-print(h.hexdigest())
-"""
-
-
-def test_every_instruction_set_and_thread_count_gives_the_same_bits():
-    settings = [{"GPUREDUCE_SIMD": simd} for simd in ("baseline", "avx2", "")]
-    settings += [{"GPUREDUCE_THREADS": threads} for threads in ("1", "5")]
-    assert len({run_python(THREADED, **setting) for setting in settings}) == 1
 
 
 @pytest.mark.parametrize("add", [lambda a: gpureduce.sum(a, dtype="float64"),

@@ -17,9 +17,7 @@ from exact_cases import (
     GENERATORS,
     bin_edges,
     bits_of,
-    exact_integer,
     expected_bits,
-    ill_conditioned,
 )
 from gpureduce.emulator import races
 from producers import ByDLPack
@@ -103,7 +101,7 @@ def test_float64_bins_that_are_full_to_the_last():
     The first flight has smaller ones, for which bins are chosen that just hold the others.
     """
     full = 32 * EMPTIED_AFTER["float64"]
-    for field in (*range(1004, 1020), 1, 5, 2021, 2033, 2034, 2046):
+    for field in (*range(1004, 1012), 1, 5, 2021, 2033, 2034, 2046):
         fits = (f for f in range(max(field - 11, 1), field) if (f + 22) // 8 * 8 - 11 >= field)
         first = next(fits, field)
         # The second leaves the next bin almost half of the first one's last place each time.
@@ -290,17 +288,6 @@ def test_strided_views_of_full_bins_on_a_gpu(name):
             for view in (base[::2], base[1::2], base[::-1], base[: 90 * 100].reshape(90, 100).T):
                 got = gpureduce.sum(ByDLPack(view), "exact", device="emulator").value
                 assert bits_of(got) == expected_bits(np.ascontiguousarray(view).reshape(-1))
-
-
-def test_condition_numbers_are_as_bad_as_they_are_meant_to_be():
-    for name, worst in (("float64", 250), ("float32", 100), ("bfloat16", 100)):
-        rows = ill_conditioned(FORMATS[name], np.random.default_rng(54), 300, 40)
-        logs = []
-        for row in rows:
-            size, total = exact_integer(np.abs(row)), exact_integer(row)
-            if total:
-                logs.append(size.bit_length() - abs(total).bit_length())
-        assert min(logs) < 20 and np.median(logs) > worst / 3 and max(logs) > worst
 
 
 @on_devices

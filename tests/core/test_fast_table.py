@@ -195,21 +195,6 @@ def test_candidates_fit_a_multiprocessor_and_the_table():
     fast_table.use((), EMULATOR)
 
 
-def test_large_arrays_are_measured_in_turns(monkeypatch):
-    asked = []
-
-    def time(device, array, choice, repeats):
-        asked.append((array.dtype.name, choice))
-        return [5.0, 1.0, 3.0][len(asked) // len(choices) % 3]
-
-    monkeypatch.setattr(tuning, "LARGE", 2**12)
-    monkeypatch.setattr(tuning, "_time", time)
-    choices = list(tuning.candidates(2**12))
-    times = tuning._group_times(EMULATOR, ["int32", "float32"], 2**12, 1)
-    assert asked == [(d, c) for d in ("int32", "float32") for _ in range(3) for c in choices]
-    assert set(times) == set(choices) and len(asked) == 6 * len(choices)
-
-
 def test_sizes_and_repeats_that_cannot_be():
     for wrong, words in (
         ({"sizes": [4096, 0]}, "sizes must be from 1 to .*, not 0"),

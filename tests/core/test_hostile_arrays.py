@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpureduce
-from cases import array_of, run_python
+from cases import run_python
 from gpureduce import _emulator, _host
 from gpureduce.core import gpu_arrays
 from gpureduce.core.request import Launch
@@ -123,31 +123,26 @@ def test_producers_are_asked_once(strategy, dtype):
     [
         *(
             ({"typestr": text, "strides": (4,)}, BufferError, "no type of numbers")
-            for text in ("<f", "|b", "<f-4", "<f4x", "<f4 ", "<f99999999999999999999")
+            for text in ("<f", "<f-4", "<f4x", "<f99999999999999999999")
         ),
         *(({"typestr": text}, TypeError, "cannot be summed") for text in (">f4", "|V4")),
         ({"typestr": 4}, TypeError, "must be a text"),
-        ({"shape": None}, BufferError, "lacks typestr, shape or data"),
         ({"data": None}, BufferError, "lacks typestr, shape or data"),
         ({"mask": FLOATS}, TypeError, "masked"),
         ({"data": (0, True)}, BufferError, "no address"),
         ({"data": (FLOATS.ctypes.data + 1, True), "shape": (9,)}, BufferError, "aligned"),
         ({"strides": (3,)}, BufferError, "no multiple"),
         ({"shape": (-1,)}, BufferError, "a size of -1"),
-        ({"shape": (-5, -2)}, BufferError, "a size of -"),
         ({"shape": (0, -2)}, BufferError, "a size of -2"),
         ({"shape": (2**40, 2**40)}, BufferError, r"2\^63 elements or more"),
         ({"shape": (2**62,)}, BufferError, "lead out of all memory"),
         ({"data": (2**63, True)}, BufferError, "lead out of all memory"),
         ({"data": (2**64, True)}, BufferError, "address of an array on a GPU must be a number"),
-        ({"data": (-1, True)}, BufferError, "address of an array on a GPU must be a number"),
         ({"data": ("0", True)}, TypeError, "address of an array on a GPU must be a number"),
         ({"stream": 2**64}, BufferError, "stream of an array on a GPU must be a number"),
         ({"stream": -1}, BufferError, "stream of an array on a GPU must be a number"),
         ({"shape": (2**64,)}, BufferError, r"2\^63 or more in its shape"),
         ({"shape": (2,), "strides": (2**63,)}, BufferError, r"2\^63 or more in its shape"),
-        ({"shape": (3,), "strides": (2**62,)}, BufferError, "lead out of all memory"),
-        ({"shape": (3,), "strides": (-(2**62),)}, BufferError, "lead out of all memory"),
         ({"shape": (2,), "strides": (-(2**63),)}, BufferError, "lead out of all memory"),
         ({"shape": ("10",)}, TypeError, "integer"),
         ({"shape": [10]}, BufferError, "tuples of at most 64 numbers"),
@@ -208,23 +203,16 @@ NOWHERE = ctypes.POINTER(ctypes.c_int64)()
         ({"ndim": -1}, BufferError, "of -1 dimensions"),
         ({"ndim": 65}, BufferError, "of 65 dimensions"),
         ({"shape": (3,), "strides": (2**62,)}, BufferError, "lead out of all memory"),
-        ({"shape": (3,), "strides": (2**61,)}, BufferError, "lead out of all memory"),
-        ({"shape": (2**62,), "strides": (2**62,)}, BufferError, "lead out of all memory"),
         ({"shape": (2**63 - 1,), "strides": NOWHERE}, BufferError, "lead out of all memory"),
         ({"shape": (2**40, 2**40), "ndim": 2}, BufferError, r"2\^63 elements"),
         ({"shape": (-3,)}, BufferError, "a size of -3"),
         ({"byte_offset": 2**64 - 1}, BufferError, "byte_offset leads out"),
         ({"data": None}, BufferError, "at no address"),
-        ({"data": None, "byte_offset": 8}, BufferError, "at no address"),
         ({"data": 2**63}, BufferError, "lead out of all memory"),
         ({"dtype": DLDataType(2, 32, 2)}, TypeError, "float32 in vectors of 2 on a GPU"),
         ({"dtype": DLDataType(10, 8, 1)}, TypeError, "float8_e4m3fn on a GPU"),
-        ({"dtype": DLDataType(17, 4, 1)}, TypeError, "float4_e2m1fn on a GPU"),
-        ({"dtype": DLDataType(0, 4, 1)}, TypeError, "int4 on a GPU"),
         ({"dtype": DLDataType(3, 64, 1)}, TypeError, "opaque handles on a GPU"),
         ({"dtype": DLDataType(200, 8, 1)}, TypeError, "DLPack's type 200"),
-        ({"dtype": DLDataType(5, 32, 1)}, TypeError, "complex32 on a GPU"),
-        ({"dtype": DLDataType(0, 128, 1)}, TypeError, "int128 on a GPU"),
         ({"shape": (0,), "strides": (2**62,), "data": None}, None, "0"),
         ({"shape": (1, 10), "strides": (2**62, 1), "ndim": 2}, None, "55"),
         ({"strides": NOWHERE}, None, "55"),
@@ -241,14 +229,6 @@ def test_dlpack_structures(fields, error, words, old):
         with pytest.raises(error, match=words):
             add(array, strategy)
     check_next()
-
-
-def test_complex_strides_that_overflow():
-    """A stride in parts of complex numbers is twice the stride in elements, and may overflow."""
-    pairs = np.ones(3, np.complex128)
-    for stride in (2**62, 2**61, 2**57):
-        with pytest.raises(BufferError, match="lead out of all memory"):
-            add(Changed(pairs, changed(strides=(stride,))))
 
 
 def test_capsules_of_another_version_or_device_than_announced():
@@ -378,10 +358,20 @@ def test_streams_are_numbers():
         _emulator.sum_gpu(ByDLPack(FLOATS), None, Launch(-1), 2**64, None)
 
 
-@pytest.mark.parametrize("timing", [True, False])
-def test_timing_and_dtype_go_together(timing):
-    result = add(ByDLPack(FLOATS), dtype="float64", timing=timing)
-    assert result.value.dtype == np.float64 and (result.timing is None) == (not timing)
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (2, False, 17, -1), (2, False, 25, -1), (2, False, 12, -1), (2, False, 0, -1),
+        (2, False, -7, -1), (3, False, 11, -1), (3, True, 12, 7),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("strategy", [-1, -2])
+def test_results_have_the_accumulators_type(answer, strategy):
+    try:
+        value, _ = _emulator.sum_gpu(ByInterface(FLOATS), lambda *_: answer, strategy, 0, None)
+    except ValueError:
+        return
+    assert float(value) == 55 or answer[0] == 3
 
 
 @pytest.mark.parametrize(
@@ -416,23 +406,6 @@ def test_private_entry_points_check_their_numbers(name, arguments):
         getattr(_emulator if hasattr(_emulator, name) else _host, name)(*arguments)
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        (2, False, 17, -1), (2, False, 25, -1), (2, False, 12, -1), (2, False, 16, -1),
-        (2, False, 0, -1), (2, False, -7, -1), (3, False, 11, -1), (3, True, 12, 7),
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("strategy", [-1, -2])
-def test_results_have_the_accumulators_type(answer, strategy):
-    array = ByInterface(FLOATS)
-    try:
-        value, _ = _emulator.sum_gpu(array, lambda *_: answer, strategy, 0, None)
-    except ValueError:
-        return
-    assert float(value) == 55 or answer[0] == 3
-
-
 def test_rows_that_empty_their_table():
     class Clear:
         def __index__(self):
@@ -444,12 +417,6 @@ def test_rows_that_empty_their_table():
         _emulator.set_choices(0, rows)
     finally:
         _emulator.set_choices(0, [])
-
-
-def test_views_larger_than_a_launch():
-    """In pieces, so that Ctrl-C is heard between them."""
-    wide = np.broadcast_to(array_of("int32", 3), (2**22 + 5, 3))
-    assert int(add(ByInterface(wide)).value) == int(wide.sum())
 
 
 DTYPE_SET_MEANWHILE = """

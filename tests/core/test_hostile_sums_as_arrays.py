@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import threading
 import time
 
 import numpy as np
@@ -90,35 +89,6 @@ def test_what_a_device_array_describes_cannot_be_changed(name, value):
     with pytest.raises(AttributeError):
         setattr(found, name, value)
     assert found.to_numpy().tolist() == [3, 3]
-
-
-def _digits_of_wide_numbers(seed: int) -> np.ndarray:
-    """Pairs that cancel: their segments are added up in digits, whose range a pass finds first."""
-    rng = np.random.default_rng(seed)
-    spread = 1000 if seed else 2
-    half = np.ldexp(rng.standard_normal(50_000), rng.integers(-spread, spread, 50_000))
-    return np.stack([half, -half], axis=-1).reshape(-1)
-
-
-def test_another_thread_changes_the_values_between_two_passes():
-    """Elements beyond the range that was found are left out, not written beside the digits."""
-    narrow, wide = _digits_of_wide_numbers(0), _digits_of_wide_numbers(1)
-    values, ids, ended = wide.copy(), np.arange(100_000) // 100, False
-
-    def change():
-        while not ended:
-            values[:] = narrow
-            values[:] = wide
-
-    thread = threading.Thread(target=change)
-    thread.start()
-    end = time.monotonic() + 3
-    while time.monotonic() < end:
-        gpureduce.segment_sum(values, ids, num_segments=1000, timing=False)
-    ended = True
-    thread.join()
-    values[:] = wide
-    assert not gpureduce.segment_sum(values, ids).value.any()
 
 
 WRONG = (-1, 99, 2**30)

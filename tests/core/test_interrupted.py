@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,6 @@ from gpureduce import lazy_import
 from gpureduce.core import arrays, dtypes
 
 SMALL = np.ones(100_000, np.float32)
-AFTER = ["exact", "last_block", "tiles", "bulk_copy", "grid_sync", "one_cluster", "fast"]
 
 
 def check_next(strategy):
@@ -47,84 +45,6 @@ def test_errstate_is_as_it_was_while_the_exception_is_kept():
         del kept
         gc.collect()
         assert set(np.geterr().values()) == {"raise"}
-
-
-@pytest.mark.parametrize("strategy", AFTER)
-def test_the_sum_after_an_interrupted_one(strategy):
-    """Tickets drawn, totals half filled and marks of the interrupted one are gone."""
-    large = np.ones(2**23, np.float32)
-    start = time.perf_counter()
-    gpureduce.sum(large, strategy, device="emulator")
-    whole = time.perf_counter() - start
-    for part in (0.3, 0.5, 0.6, 0.7, 0.8):
-        broken_off_after(part * whole, lambda: gpureduce.sum(large, strategy, device="emulator"))
-        check_next(strategy)
-
-
-def in_lockstep():
-    with gpureduce.emulator.schedule("lockstep"):
-        gpureduce.sum(np.ones(2**19, np.float32), "last_block", device="emulator")
-
-
-def integrate(strategy, n):
-    gpureduce.integrate("pi", n=n, strategy=strategy, device="emulator")
-
-
-def benchmark(n, repeats):
-    return list(
-        gpureduce.benchmark(["last_block"], [n], ["float32"], device="emulator", repeats=repeats)
-    )
-
-
-CALLS = {
-    "benchmark": lambda: benchmark(2**22, 40),
-    "integrate": lambda: gpureduce.integrate(
-        "pi", n=2**26, strategy="last_block", device="emulator"
-    ),
-    "tune": lambda: gpureduce.tune("emulator", sizes=[2**20], repeats=20),
-    "explain": lambda: gpureduce.explain("last_block", n=2**22, sample=False),
-    "races": lambda: gpureduce.races("last_block", n=2**18),
-    "lockstep": in_lockstep,
-    "accumulator": lambda: gpureduce.Accumulator().add(np.zeros(2**28, np.int8)),
-}
-
-
-@pytest.mark.parametrize("name", CALLS)
-def test_sums_after_another_interrupted_call(name):
-    call, rng = CALLS[name], np.random.default_rng(5)
-    for _ in range(4):
-        broken_off_after(0.05 + 0.3 * rng.random(), call)
-        for strategy in ("last_block", "exact", "bulk_copy"):
-            check_next(strategy)
-        with gpureduce.emulator.schedule("lockstep"):
-            for strategy in ("last_block", "exact"):
-                found = gpureduce.sum(SMALL[:20_000], strategy, device="emulator").value
-                assert float(found) == 20_000
-
-
-LONG = {
-    "one team of a whole grid": lambda: gpureduce.sum(
-        np.zeros(2**27, np.int32), "grid_sync", device="emulator"
-    ),
-    "one block": lambda: gpureduce.integrate(
-        "pi", n=2**36, strategy="one_block", device="emulator"
-    ),
-    "all blocks": lambda: gpureduce.integrate("pi", n=2**36, strategy="cascade", device="emulator"),
-    "processors": lambda: gpureduce.integrate("pi", n=2**40, strategy="cpu"),
-    "counting": lambda: gpureduce.explain("cascade", n=2**31, sample=False),
-    "counting samples": lambda: gpureduce.explain("exact", n=2**31, dtype="float32"),
-    "races": lambda: gpureduce.races("sequential", n=2**24),
-    "benchmark": lambda: benchmark(2**20, 10**6),
-}
-
-
-@pytest.mark.parametrize("name", LONG)
-def test_a_signal_interrupts_long_calls(name):
-    call, after = LONG[name], 0.6
-    stopped = broken_off_after(after, call)
-    assert stopped is not None, "it was over before the signal came"
-    assert stopped - after < (2.0 if name == "races" else 1.0)  # 0.3 on a quiet machine
-    check_next("exact")
 
 
 def test_counts_that_need_too_much_memory_are_refused():
@@ -230,30 +150,6 @@ def test_the_environment_is_read_with_the_gil_alone():
     }
 
 
-ENVIRONMENT = """
-import os, threading, time
-import numpy as np, gpureduce
-array, stop = np.ones(70_000), False
-def add():
-    while not stop:
-        gpureduce.sum(array, "exact", timing=False)
-threads = [threading.Thread(target=add) for _ in range(2)]
-for t in threads: t.start()
-end, i = time.time() + 3, 0
-while time.time() < end:
-    os.environ[f"K{i}"] = "x"  # which moves the environment
-    i += 1
-    if i % 3000 == 0:
-        for k in range(i - 3000, i): del os.environ[f"K{k}"]
-stop = True
-for t in threads: t.join()
-"""
-
-
-def test_another_thread_changes_the_environment():
-    run_python(ENVIRONMENT)
-
-
 END = """
 import sys, threading, time
 import numpy as np, gpureduce as g
@@ -283,35 +179,6 @@ sys.modules["slow"] = Slow()
 def test_the_interpreter_ends_while_a_daemon_thread_sums(call):
     for _ in range(3):
         run_python(END.format(call=call), GPUREDUCE_THREADS="3")
-
-
-FORKED = """
-import os, sys, threading, time
-import numpy as np, gpureduce as g
-array, go = np.arange(20000, dtype=np.int32), threading.Event()
-def first():
-    go.set()
-    g.sum(array, "cascade", device="emulator")
-sys.setswitchinterval(1e-6)
-threading.Thread(target=first).start()
-go.wait()
-end = time.perf_counter() + {delay}
-while time.perf_counter() < end:
-    pass
-child = os.fork()
-if child == 0:
-    for s in ("cascade", "unroll_full", "one_block"):
-        assert g.sum(array, s, device="emulator").value == 199990000
-    os._exit(0)
-_, status = os.waitpid(child, 0)
-sys.exit(status != 0)
-"""
-
-
-@pytest.mark.skipif("LD_PRELOAD" in os.environ, reason="a sanitizer's malloc() may hang in a child")
-def test_a_fork_during_the_first_use_of_the_emulator():
-    for delay in (0.0001, 0.0003, 0.0005, 0.0008, 0.0012, 0.003, 0.005):
-        run_python(FORKED.format(delay=delay), timeout=30)
 
 
 IMPORTS_OF_RANDOM_NUMBERS = """
@@ -366,61 +233,12 @@ def test_a_first_use_sets_no_handlers_that_run_before_forks():
     )
 
 
-FORKED_WHILE_ANOTHER_THREAD_BEGINS = """
-import os, sys, threading, time
-asked = threading.Event()
-# Hooks run in the reverse order of their registration: this one after gpureduce's own.
-os.register_at_fork(before=lambda: (asked.set(), time.sleep({delay})))
-import numpy as np, gpureduce as g
-array = np.arange(20000, dtype=np.int32)
-def first():
-    asked.wait()
-    g.sum(array, "cascade", device="emulator")
-threading.Thread(target=first).start()
-child = os.fork()
-if child == 0:
-    assert g.sum(array, "cascade", device="emulator").value == 199990000
-    os._exit(0)
-_, status = os.waitpid(child, 0)
-sys.exit(status != 0)
-"""
-
-
-@pytest.mark.skipif("LD_PRELOAD" in os.environ, reason="a sanitizer's malloc() may hang in a child")
-def test_a_first_use_that_begins_during_a_fork():
-    for delay in (0.001, 0.003, 0.006, 0.01, 0.015, 0.02):
-        run_python(FORKED_WHILE_ANOTHER_THREAD_BEGINS.format(delay=delay), timeout=30)
-
-
 def test_nothing_is_set_up_at_its_first_use():
     """A fork in the middle of that would leave it half done in the child."""
     for path in CSRC.rglob("*.[ch]*"):
         assert "pthread_once" not in path.read_text(), path
         if path.name != "forks.h":
             assert "pthread_atfork" not in path.read_text(), path
-
-
-SMALL_STACK = """
-import numpy as np, gpureduce as g, small_stacks
-large = np.ones(2**21)
-def lockstep():
-    with g.emulator.schedule("lockstep"):
-        g.sum(large[:3000], "sequential", device="emulator")
-calls = [
-    lambda: g.sum(large, "exact"), lambda: g.sum(large, timing=False), lambda: g.sum(large, "cpu"),
-    lambda: g.sum(large[:2**16], "exact", device="emulator"), lockstep,
-    lambda: g.explain("sequential"), lambda: g.races("missing_barrier"),
-    lambda: g.integrate("pi", strategy="cpu"), lambda: g.Accumulator().add(large),
-]
-small_stacks.run(calls)
-"""
-
-
-@pytest.mark.skipif(
-    bool(gpureduce.build_info()["sanitize"]), reason="sanitizers need larger stacks"
-)
-def test_a_thread_with_a_small_stack():
-    run_python(SMALL_STACK)
 
 
 FORK_IN_A_COPY = """
@@ -515,26 +333,6 @@ def test_memory_limits_end_whatever_happens():
     assert fits()
 
 
-FORK_WHILE_IMPORTING = """
-import os, sys, threading, time
-import numpy as np, gpureduce
-use = {
-    "explain": lambda: gpureduce.explain("sequential", n=256).n,
-    "sum": lambda: gpureduce.sum(np.ones(1 << 24, np.float32)).value,
-}[sys.argv[1]]
-for pause in (0.0005, 0.002, 0.005):
-    thread = threading.Thread(target=use)
-    thread.start()
-    time.sleep(pause)
-    child = os.fork()
-    if child == 0:
-        use()
-        os._exit(0)
-    thread.join()
-    assert os.waitpid(child, 0)[1] == 0
-"""
-
-
 def test_imports_do_not_wait_for_each_other(monkeypatch):
     """A signal handler may wait for a thread that imports, in the middle of an import."""
     begun, done = threading.Event(), threading.Event()
@@ -589,13 +387,67 @@ def test_an_exception_during_the_import_of_numpy_is_not_replaced():
     assert run_python(IMPORTED) == "right\n"
 
 
-@pytest.mark.skipif("LD_PRELOAD" in os.environ, reason="a sanitizer's malloc() may hang in a child")
-@pytest.mark.parametrize("what", ["explain", "sum"])
-def test_a_fork_while_another_thread_imports(what):
-    run_python(FORK_WHILE_IMPORTING, what, timeout=60)
+FIRST_USE_BEFORE_A_FORK = """
+import os, sys, threading, time
+import numpy as np, gpureduce as g
+array, go = np.arange(20000, dtype=np.int32), threading.Event()
+def first():
+    go.set()
+    g.sum(array, "cascade", device="emulator")
+sys.setswitchinterval(1e-6)
+threading.Thread(target=first).start()
+go.wait()
+end = time.perf_counter() + float(sys.argv[1])
+while time.perf_counter() < end:
+    pass
+child = os.fork()
+if child == 0:
+    for s in ("cascade", "unroll_full", "one_block"):
+        assert g.sum(array, s, device="emulator").value == 199990000
+    os._exit(0)
+_, status = os.waitpid(child, 0)
+sys.exit(status != 0)
+"""
 
+FIRST_USE_DURING_A_FORK = """
+import os, sys, threading, time
+asked = threading.Event()
+# Hooks run in the reverse order of their registration: this one after gpureduce's own.
+os.register_at_fork(before=lambda: (asked.set(), time.sleep(float(sys.argv[1]))))
+import numpy as np, gpureduce as g
+array = np.arange(20000, dtype=np.int32)
+def first():
+    asked.wait()
+    g.sum(array, "cascade", device="emulator")
+threading.Thread(target=first).start()
+child = os.fork()
+if child == 0:
+    assert g.sum(array, "cascade", device="emulator").value == 199990000
+    os._exit(0)
+_, status = os.waitpid(child, 0)
+sys.exit(status != 0)
+"""
 
-FORK_WHILE_IMPORTING_ANOTHER_PACKAGE = """
+IMPORT_DURING_A_FORK = """
+import os, sys, threading, time
+import numpy as np, gpureduce
+use = {
+    "explain": lambda: gpureduce.explain("sequential", n=256).n,
+    "sum": lambda: gpureduce.sum(np.ones(1 << 24, np.float32)).value,
+}[sys.argv[1]]
+for pause in (0.0005, 0.002, 0.005):
+    thread = threading.Thread(target=use)
+    thread.start()
+    time.sleep(pause)
+    child = os.fork()
+    if child == 0:
+        use()
+        os._exit(0)
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
+"""
+
+IMPORT_OF_ANOTHER_PACKAGE = """
 import os, signal, sys, threading, time
 import gpureduce
 package, call = sys.argv[1:]
@@ -621,16 +473,31 @@ assert os.waitpid(child, 0)[1] == 0
 """
 
 
-@pytest.mark.skipif("LD_PRELOAD" in os.environ, reason="a sanitizer's malloc() may hang in a child")
-@pytest.mark.parametrize(
-    ("package", "call"),
-    [
-        ("ml_dtypes", "gpureduce.sum([1.0], dtype='bfloat16')"),
-        ("numpy.random", "list(gpureduce.benchmark(['cpu'], [64], ['float32'], repeats=1))"),
+BEFORE = (0.0001, 0.0003, 0.0005, 0.0008, 0.0012, 0.003, 0.005)
+DURING = (0.001, 0.003, 0.006, 0.01, 0.015, 0.02)
+FORKS = {
+    "before a fork": [(FIRST_USE_BEFORE_A_FORK, str(delay)) for delay in BEFORE],
+    "during a fork": [(FIRST_USE_DURING_A_FORK, str(delay)) for delay in DURING],
+    "imports of counts": [(IMPORT_DURING_A_FORK, "explain")],
+    "imports of sums": [(IMPORT_DURING_A_FORK, "sum")],
+    "ml_dtypes": [
+        (IMPORT_OF_ANOTHER_PACKAGE, "ml_dtypes", "gpureduce.sum([1.0], dtype='bfloat16')")
     ],
-)
-def test_a_fork_while_another_thread_imports_another_package(package, call):
-    run_python(FORK_WHILE_IMPORTING_ANOTHER_PACKAGE, package, call, timeout=60)
+    "numpy.random": [
+        (
+            IMPORT_OF_ANOTHER_PACKAGE,
+            "numpy.random",
+            "list(gpureduce.benchmark(['cpu'], [64], ['float32'], repeats=1))",
+        )
+    ],
+}
+
+
+@pytest.mark.skipif("LD_PRELOAD" in os.environ, reason="a sanitizer's malloc() may hang in a child")
+@pytest.mark.parametrize("what", FORKS)
+def test_a_first_use_in_another_thread_beside_a_fork(what):
+    for script in FORKS[what]:
+        run_python(*script, timeout=60)
 
 
 RAISED_IN_QUIET_CALLS = """

@@ -39,7 +39,9 @@ def in_order(number: int):
 def test_every_block_and_edge(strategy, dtype, device, count_sum):
     first = DTYPES.index(dtype)
     for i, block in enumerate(BLOCKS):
-        for n in small_sizes(block):
+        # Half of them on the emulator, and the other half with the next dtype.
+        sizes = small_sizes(block)
+        for n in sizes if device == "cuda" else sizes[(first + i) % 2 :: 2]:
             with in_order(first + i):
                 run(strategy, array_of(dtype, n), device, block=block)
             count_sum(strategy, dtype)
@@ -55,9 +57,7 @@ def test_many_blocks(strategy, dtype, device, count_sum):
         count_sum(strategy, dtype)
 
 
-@pytest.mark.parametrize(
-    ("strategy", "dtype"), [p for p in PAIRS if p[1] in ("int32", "float32", "float64")]
-)
+@pytest.mark.parametrize(("strategy", "dtype"), [p for p in PAIRS if p[1] == "float32"])
 def test_a_million(strategy, dtype):
     run(strategy, array_of(dtype, 2**20 + 1), "emulator")
 

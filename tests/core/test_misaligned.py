@@ -58,7 +58,7 @@ def test_every_place(dtype, strategy):
     array = in_a_line(dtype, LINE + max(SIZES))
     sums = sums_of(array)
     for offset in range(LINE // array.itemsize):
-        for n in SIZES[offset % 3 :: 3]:
+        for n in SIZES[offset % 7 :: 7]:
             check_at(array, sums, offset, n, strategy)
 
 
@@ -68,5 +68,5 @@ def test_more_blocks_than_shares(grid, strategy):
     array = in_a_line("float64", LINE + max(SIZES))
     sums = sums_of(array)
     for offset in range(16):
-        for n in EVERY[offset % 3 :: 3] if grid == 3 else SIZES:
+        for n in EVERY[offset % 5 :: 5] if grid == 3 else SIZES:
             check_at(array, sums, offset, n, strategy, block=32, grid=grid)

@@ -29,18 +29,16 @@ def test_each_kernel_has_a_file_and_each_file_a_line():
     assert kernel_files("kernels/keys") == by_kind["keys"]
 
 
-def test_each_kernel_file_defines_the_kernel_of_its_name():
+def test_kernel_files():
+    """Each defines the kernel of its name, is of lesson length, and ordinary CUDA."""
     for path in (CSRC / "kernels").rglob("*.cu"):
         text = path.read_text()
         bounds = r"(__launch_bounds__\(.+\)\s+)?"
         assert re.search(rf"__global__ void {bounds}{path.stem}\(", text), path
         assert text.startswith(f"/* {path.stem}: "), f"{path}: the head comment names the kernel"
-
-
-def test_kernels_are_ordinary_cuda_of_lesson_length():
-    for path in (CSRC / "kernels").rglob("*.cu"):
-        text = path.read_text()
         assert not re.search(r"#\s*(if|define)|asm|g_idata|g_odata", text), path
+        # Blocks that run side by side keep it in shared_array.
+        assert not re.search(r"__shared__", text), path
         assert len(text.splitlines()) <= 75, path
 
 
@@ -65,11 +63,6 @@ def test_names_in_the_readme_are_in_the_package():
     # A process of its own: other tests import more of the package.
     code = f"import gpureduce; print([n for n in {names} if not hasattr(gpureduce, n)])"
     assert run_python(code) == "[]\n"
-
-
-def test_kernels_whose_blocks_run_side_by_side_keep_shared_memory_in_shared_array():
-    for path in (CSRC / "kernels").rglob("*.cu"):
-        assert not re.search(r"__shared__", path.read_text()), path
 
 
 def test_last_block_publishes_before_it_draws():
@@ -103,22 +96,14 @@ def test_just_the_overlapping_kernels_invite_the_next_and_wait_for_the_last(call
         assert (call in path.read_text()) == (path.stem in overlaps), path
 
 
-def test_names_and_aliases_are_unique():
+def test_names_aliases_and_lessons():
     rows = [*gpureduce.strategies(), *gpureduce.strategies(internal=True)]
     names = [n for s in rows for n in (s.name, *s.aliases)]
     assert len(names) == len(set(names))
-
-
-def test_aliases_work_wherever_names_do():
-    for row in gpureduce.strategies():
-        for alias in row.aliases:
-            assert registry.find(alias) is row
-    assert gpureduce.sum([1, 2, 3], "reduce2", device="emulator").timing.strategy == "sequential"
-
-
-def test_lessons_are_one_sentence():
     for row in gpureduce.strategies():
         assert row.lesson.endswith(".") and len(row.lesson) <= 100, row.name
+        assert all(registry.find(alias) is row for alias in row.aliases)
+    assert gpureduce.sum([1, 2, 3], "reduce2", device="emulator").timing.strategy == "sequential"
 
 
 def test_generated_pages_are_fresh():
@@ -126,16 +111,12 @@ def test_generated_pages_are_fresh():
         assert path.read_text() == text, f"{path.name}: run python tools/readme.py"
 
 
-def test_readme_fits_on_two_screens():
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
-
-
-def test_readme_names_every_strategy():
+def test_readme_names_every_strategy_on_two_screens():
     text = (ROOT / "README.md").read_text()
-    listed = re.findall(
-        r"`(\w+)`", text[text.index("## Strategies") : text.index("docs/strategies")]
-    )
+    strategies = text[text.index("## Strategies") : text.index("docs/strategies")]
+    listed = re.findall(r"`(\w+)`", strategies)
     assert listed == [s.name for s in gpureduce.strategies() if not s.broken]
+    assert len(text.splitlines()) <= 150
 
 
 def test_readme_examples_print_what_it_shows():

@@ -2,101 +2,38 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import gpureduce
 from axis_cases import random_array
 from cases import numpy_dtype, run_python
 from exact_cases import FORMATS, expected_rows
-from producers import ByInterface
-from segment_calls import assert_same, by_host, by_kernels, in_place, on_device
-
-REAL = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
-        "float16", "bfloat16", "float32", "float64", "complex64", "complex128"]  # fmt: skip
-FLOATS = ["float16", "bfloat16", "float32", "float64"]
-EXAMPLES = int(os.environ.get("GPUREDUCE_SEGMENT_EXAMPLES", "60"))
-seeds = st.integers(0, 2**32 - 1)
-
-
-def hard_floats(rng, dtype, shape, kind):
-    """Floats that are hard to add up: of any exponents, cancelling, infinite, or tiny."""
-    part = np.dtype(dtype)
-    if kind == "bits":
-        size = part.itemsize
-        return rng.integers(0, 2 ** (8 * size) - 1, shape, f"u{size}", endpoint=True).view(part)
-    values = rng.standard_normal(shape)
-    with np.errstate(over="ignore", under="ignore"):
-        if kind == "wide":
-            values = values * 2.0 ** rng.integers(-60, 60, shape)
-        if kind == "large":
-            values = np.where(values > 0, 1.0, -1.0) * np.finfo(part).max
-        if kind == "small":
-            values = np.round(values) * np.finfo(part).smallest_subnormal
-        return values.astype(part)
-
-
-def ids_of(rng, n, count, kind):
-    if kind == "one":
-        return np.full(n, count // 2)
-    if kind == "half":
-        return np.where(rng.random(n) < 0.5, count // 2, rng.integers(0, count, n))
-    found = rng.integers(0, count, n)
-    return np.sort(found) if kind == "sorted" else found
-
-
-def sorted_case(values, ids, count):
-    """The same elements segment by segment, with their offsets."""
-    order = np.argsort(ids, kind="stable")
-    return values[order], np.searchsorted(ids[order], np.arange(count + 1))
-
-
-@given(
-    seed=seeds,
-    dtype=st.sampled_from(REAL),
-    n=st.integers(0, 3000),
-    count=st.sampled_from([1, 2, 7, 100, 5000]),
-    columns=st.sampled_from([None, None, 1, 2, 3, 32, 33]),
-    kind=st.sampled_from(["any", "sorted", "one", "half"]),
-    index=st.sampled_from(["int8", "uint16", "int32", "uint32", "int64", "uint64"]),
+from producers import ByDLPack, ByInterface
+from segment_calls import (
+    FLOATS,
+    assert_same,
+    by_host,
+    by_kernels,
+    in_order,
+    in_place,
+    on_device,
+    random_ids,
 )
-@settings(max_examples=5 * EXAMPLES, deadline=None)
-def test_all_ways_have_the_processors_bits(seed, dtype, n, count, columns, kind, index):
-    rng = np.random.default_rng(seed)
-    n = n if columns is None else n // columns
-    count = min(count, 100) if index == "int8" else count
-    values = random_array(rng, dtype, n if columns is None else (n, columns))
-    if rng.random() < 0.3 and n:
-        values = values[::-1] if rng.random() < 0.5 else np.repeat(values, 2, 0)[::2]
-    if values.ndim == 2 and rng.random() < 0.3:
-        values = np.asfortranarray(values)
-    ids = ids_of(rng, n, count, kind).astype(index)
-    ids = np.repeat(ids, 3)[::3] if rng.random() < 0.3 else ids
-    how = {"initial": int(rng.integers(0, 9))} if rng.random() < 0.3 else {}
-    want = by_host(values, ids, num_segments=count, **how)
-    assert_same(by_kernels(values, ids, num_segments=count, **how), want)
-    known = rng.choice([None, kind in ("sorted", "one")])
-    assert_same(in_place(values, ids, num_segments=count, sorted=known, **how), want)
-    ordered, offsets = sorted_case(values, ids, count)
-    assert_same(in_place(ordered, offsets=offsets, **how), want)
+
+SAMPLED = 1 << 21  # elements, of which every other part of 32 packs is in the sample
 
 
-@pytest.mark.parametrize("kind", ["bits", "wide", "large", "small"])
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_floats_that_are_hard_to_add_up(dtype, kind):
-    rng = np.random.default_rng(11)
-    for n, count in ((300, 2), (3000, 40), (3000, 5000)):
-        values, ids = hard_floats(rng, dtype, n, kind), rng.integers(0, count, n)
-        for some in (values, np.where(np.isfinite(values), values, 0).astype(dtype)):
-            for how in ({}, {"initial": 0.1}):
-                want = by_host(some, ids, num_segments=count, **how)
-                assert_same(by_kernels(some, ids, num_segments=count, **how), want)
-                ordered, offsets = sorted_case(some, ids, count)
-                assert_same(by_kernels(ordered, offsets=offsets, **how), want)
+def as_by_processors(values, ids=None, **how):
+    """Adds up by kernels what processors give the same bits of. Returns the timing."""
+    found = gpureduce.segment_sum(values, ids, device="emulator", **how)
+    assert_same(found.value, by_host(values, ids, **how))
+    return found.timing
+
+
+def numbers(rng, dtype, shape):
+    found = rng.standard_normal(shape) * 2.0 ** rng.integers(-9, 9, shape)
+    return found.astype(numpy_dtype(dtype))
 
 
 @pytest.mark.parametrize(
@@ -147,17 +84,6 @@ def test_a_checked_word_that_overflows_in_shared_memory():
     assert_same(found.value, by_host(values, ids, num_segments=3))
 
 
-def test_sums_are_rounded_once_to_narrower_floats():
-    for wide, narrow, least in (("float64", "float32", -149), ("float32", "float16", -24)):
-        parts = np.array([0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.5, -0.5, -0.75, -1.5])
-        values = (parts * 2.0**least).astype(wide)
-        ids = np.arange(parts.size)
-        want = by_host(values, ids, dtype=narrow)
-        assert np.count_nonzero(want) < parts.size
-        assert_same(by_kernels(values, ids, dtype=narrow), want)
-        assert_same(in_place(values, ids, dtype=narrow), want)
-
-
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
 def test_a_rest_far_below_breaks_a_tie(dtype):
     """Of words that hold all exponents, a rest may be in any below those that are rounded."""
@@ -182,34 +108,158 @@ def test_the_lowest_bit_of_all_values_is_found():
 
 
 @pytest.mark.parametrize("order", ["forward", "reverse", "random", "lockstep"])
-def test_no_order_of_threads_or_elements_shows(order):
+@pytest.mark.parametrize("columns", [None, 40])
+def test_no_order_of_threads_shows(order, columns):
+    """Few segments of wide rows are counted in shared memory."""
     rng = np.random.default_rng(5)
-    values = (rng.standard_normal(9000) * 2.0 ** rng.integers(-30, 30, 9000)).astype(np.float32)
-    ids = rng.integers(0, 130, 9000)
-    want = by_host(values, ids, num_segments=130)
-    with gpureduce.emulator.schedule(order, seed=3):
-        assert_same(by_kernels(values, ids, num_segments=130), want)
-        shuffled = rng.permutation(9000)
-        assert_same(by_kernels(values[shuffled], ids[shuffled], num_segments=130), want)
-        ordered, offsets = sorted_case(values, ids, 130)
-        assert_same(by_kernels(ordered, offsets=offsets), want)
-        assert_same(by_kernels(ordered, np.sort(ids), sorted=True), want)
+    for n, count in ((300, 12), (2500, 2)) if columns else ((9000, 130),):
+        values = numbers(rng, "float32", n if columns is None else (n, columns))
+        ids = rng.integers(0, count, n)
+        with gpureduce.emulator.schedule(order, seed=3):
+            as_by_processors(values, ids, num_segments=count)
+            ordered, offsets = in_order(values, ids, count)
+            as_by_processors(ordered, offsets=offsets)
+            as_by_processors(ordered, np.sort(ids), sorted=True, num_segments=count)
+            fast = by_kernels(values, ids, num_segments=count, strategy="fast")
+        if columns:
+            assert_same(fast, by_host(values, ids, num_segments=count))
 
 
-def test_sorted_ids_are_found_and_empty_segments_filled():
-    rng = np.random.default_rng(6)
-    n = 70_000
-    for count in (3, 90_000):
-        ids = np.sort(rng.integers(0, count, n))
-        ids[n // 2 :] = count - 1  # a long gap, then a long segment
-        values = rng.standard_normal(n).astype(np.float32)
-        want = by_host(values, ids, num_segments=count)
-        assert_same(by_kernels(values, ids, num_segments=count), want)
-        assert_same(by_kernels(values, ids, num_segments=count, sorted=True), want)
-        assert_same(by_kernels(values, ids, num_segments=count, sorted=False), want)
-        ids[-1] = 0
-        want = by_host(values, ids, num_segments=count)
-        assert_same(by_kernels(values, ids, num_segments=count), want)
+@pytest.mark.parametrize("is_sorted", [True, False])
+def test_many_rows_are_tried_for_being_sorted(is_sorted):
+    rng = np.random.default_rng(7)
+    ids = random_ids(rng, "sorted" if is_sorted else "any", 1 << 16, 300)
+    as_by_processors(numbers(rng, "float32", (ids.size, 32)), ids, num_segments=300)
+
+
+def test_digits_of_wide_rows_take_the_way_by_words():
+    rng = np.random.default_rng(12)
+    values, ids = numbers(rng, "float32", (200, 30)), rng.integers(0, 5, 200)
+    given = ByDLPack(values), ByDLPack(ids)
+    found = gpureduce.segment_digits(*given, num_segments=5, device="emulator")
+    expected = gpureduce.segment_digits(values, ids, num_segments=5)
+    assert np.array_equal(found.to_numpy(), expected)
+
+
+# --- rows of packs of 16 bytes, and of a few neighbouring numbers, by offsets ---------------------
+
+
+def offsets_of(rng, count):
+    lengths = rng.choice([0, 1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 40, 300], count)
+    return np.concatenate(([0], np.cumsum(lengths)))
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, "complex64", "complex128"])
+@pytest.mark.parametrize("d", [None, 1, 2, 4, 8, 12, 16, 40, 64, 132, 260])
+def test_segments_of_many_lengths(dtype, d):
+    rng = np.random.default_rng(d or 0)
+    offsets = offsets_of(rng, 60)
+    values = numbers(rng, dtype, int(offsets[-1]) if d is None else (int(offsets[-1]), d))
+    as_by_processors(values, offsets=offsets)
+    wide = "float64" if d == 4 and values.dtype.kind != "c" else None
+    as_by_processors(values, offsets=offsets.astype(np.int32), dtype=wide, initial=-2.5)
+    if values.dtype.kind != "c":
+        positive = np.abs(values)
+        how = {"offsets": offsets, "strategy": "fast", "device": "emulator"}
+        found = gpureduce.segment_sum(positive, **how)
+        assert found.timing.strategy in ("segment_rows", "segment_packs")
+        want = by_host(positive.astype(np.float64), offsets=offsets)
+        np.testing.assert_allclose(found.value.astype(np.float64), want, rtol=1e-2)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
+def test_rows_anywhere_in_memory(dtype):
+    """Rows that do not lie in packs, and sums that are not neighbours, take another kernel."""
+    rng = np.random.default_rng(1)
+    offsets = offsets_of(rng, 30)
+    wide = numbers(rng, dtype, (int(offsets[-1]), 96))
+    for values in (wide[:, :64], wide[:, 1:65], wide[:, 8:40], wide[::-1, :32], wide[:, ::3],
+                   wide[:, :33], np.asfortranarray(wide)):  # fmt: skip
+        as_by_processors(values, offsets=offsets)
+    expected = by_host(wide, offsets=offsets)
+    for room in (np.empty((30, 200), wide.dtype)[:, 3:99], np.empty((30, 192), wide.dtype)[:, ::2],
+                 np.empty((96, 30), wide.dtype).T):  # fmt: skip
+        by_kernels(wide, offsets=offsets, out=room)
+        assert np.array_equal(room, expected)
+
+
+@pytest.mark.parametrize("d", [None, 64])
+def test_a_long_segment_among_short_ones(d):
+    offsets = np.concatenate(([0], np.cumsum([3] * 40 + [9000] + [0, 2] * 20)))
+    shape = int(offsets[-1]) if d is None else (int(offsets[-1]), d)
+    as_by_processors(numbers(np.random.default_rng(5), "float32", shape), offsets=offsets)
+
+
+# --- many values, whose words are planned by a sample of them -------------------------------------
+
+
+def usual(dtype, scale=1.0):
+    rng = np.random.default_rng(1)
+    return (rng.standard_normal(SAMPLED) * scale).astype(numpy_dtype(dtype))
+
+
+def unsampled(dtype):
+    """A place in the third part from the end."""
+    return SAMPLED - 96 * 16 // numpy_dtype(dtype).itemsize + 3
+
+
+def check_sampled(values, count, seed=0):
+    ids = np.random.default_rng(seed).integers(0, count, len(values))
+    if values.ndim == 1:  # two rare values have sums of their own
+        ids[unsampled(values.dtype.name) :][:2] = count, count + 1
+    as_by_processors(values, ids, num_segments=count + 2)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "count", "large", "small"),
+    [("float16", 40_000, 2.0**15, 2.0**-24), ("bfloat16", 600_000, 2.0**120, 2.0**-130),
+     ("float32", 40_000, 2.0**120, 2.0**-149), ("float64", 40_000, 2.0**1000, 2.0**-1074)],
+)  # fmt: skip
+def test_a_value_beyond_the_sample(dtype, count, large, small):
+    values = usual(dtype, 2.0**-3)
+    for rare in (1.0, large, small, np.inf):
+        values[unsampled(dtype)] = rare
+        check_sampled(values, count)
+
+
+@pytest.mark.parametrize("up", range(-2, 16, 6))
+def test_values_at_the_ends_of_the_words(up):
+    """Bits that words just hold, or just do not, above and below those of the sample."""
+    values, at = np.ones(SAMPLED, np.float32), unsampled("float32")
+    for more, count in ((0, 200_000), (24, 90_000)):
+        values[at], values[at + 1] = 2.0 ** (up + more), 2.0 ** (-up - more)
+        check_sampled(values, count, up + 9)
+
+
+def test_zeros_rows_and_gaps_in_the_sample():
+    values = np.zeros(SAMPLED, np.float32)
+    values[unsampled("float32")] = 1.5
+    check_sampled(values, 200_000)
+    values = usual("float32").reshape(-1, 8)
+    values[unsampled("float32") // 8] = 2.0**90
+    check_sampled(values, 9000)
+    check_sampled(values[:, ::2], 9000)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_sums_that_overflow_a_word_planned_by_a_sample(dtype):
+    """All of one sign, and a segment that is far longer than the others."""
+    ids = np.random.default_rng(2).integers(0, 300_000, SAMPLED)
+    ids[: SAMPLED // 2] = 5
+    as_by_processors(np.abs(usual(dtype)) + 1, ids, num_segments=300_000)
+
+
+def test_sums_of_a_frequent_id_are_added_up_once():
+    """A long sum needs the bits of a checked word that a sample would leave to small values."""
+    values, rng = usual("float32"), np.random.default_rng(3)
+    launches = []
+    for kind in ("any", "half"):
+        ids = random_ids(rng, kind, SAMPLED, 40_000)
+        launches.append(as_by_processors(values, ids, num_segments=40_000).launches)
+    assert launches[0] == launches[1]
+
+
+# --- other ways -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("kind", "dtype"), [("half", "float32"), ("zipf", "float32"),
@@ -225,17 +275,6 @@ def test_frequent_ids_are_found_in_a_sample(kind, dtype):
     values = random_array(rng, dtype, n)
     want = by_host(values, ids, num_segments=count)
     assert_same(by_kernels(values, ids, num_segments=count), want)
-
-
-@pytest.mark.parametrize("dtype", FLOATS)
-def test_fast_by_offsets_is_near(dtype):
-    rng = np.random.default_rng(7)
-    values = rng.random(20_000).astype(numpy_dtype(dtype))
-    offsets = np.array([0, 5, 5, 100, 9000, 20_000])
-    found = gpureduce.segment_sum(values, offsets=offsets, strategy="fast", device="emulator")
-    assert found.timing.strategy == "segment_rows"
-    want = by_host(values.astype(np.float64), offsets=offsets)
-    np.testing.assert_allclose(found.value.astype(np.float64), want, rtol=1e-2)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])

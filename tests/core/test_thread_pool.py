@@ -16,8 +16,7 @@ import pytest
 
 import gpureduce
 from cases import CSRC, NATIVE, array_of, build_c, needs_c, run_c, run_python
-from gpureduce.core import devices, dtypes, on_several, registry
-from gpureduce.core.request import Request
+from gpureduce.core import registry
 
 MIB = 2**20
 ARRAYS = [np.arange(k * MIB // 8 + 7 * k, dtype=np.int64) for k in range(1, 9)]
@@ -67,23 +66,6 @@ def test_every_task_is_run_once(tmp_path):
     sources = [*(CSRC / f"threads/{part}.c" for part in parts), NATIVE / "pool_regions.c"]
     program = build_c(tmp_path / "pool_regions", sources, CSRC / "threads")
     assert run_c(program, len(os.sched_getaffinity(0))) == "right\n"
-
-
-def test_other_numbers_of_threads_from_call_to_call():
-    rng = np.random.default_rng(1)
-    for threads in rng.integers(1, 70, 300):
-        i = int(rng.integers(len(ARRAYS)))
-        assert cpu(ARRAYS[i], int(threads)) == SUMS[i], threads
-
-
-def test_pauses_in_which_workers_fall_asleep():
-    """They look out for 200 us: calls that come just then meet some awake and some not."""
-    rng = np.random.default_rng(2)
-    for pause in rng.uniform(0, 600e-6, 700):
-        end = time.perf_counter() + pause
-        while time.perf_counter() < end:
-            pass
-        assert cpu(ARRAYS[0], 4) == SUMS[0]
 
 
 def states():
@@ -166,33 +148,6 @@ def test_fork_after_copies_to_a_device(pause):
     assert added()
 
 
-def test_copies_beside_sums():
-    """Shares of an array, by one caller and by many: no task is lost or done twice."""
-    device, array = devices.devices()[-1], ARRAYS[7]
-    request = Request(registry.STRATEGIES["fast"], dtypes.convert(array.dtype, None))
-
-    def by_both(_):
-        return int(on_several.add(request, array, [None, device]).value)
-
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        assert {*pool.map(by_both, range(16))} == {SUMS[7]}
-
-
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-def test_the_same_bits_for_any_number_of_threads(dtype):
-    host = gpureduce._host
-    row = registry.DTYPES[dtype]
-    for n in (2**16 - 1, 2**16, 2**17 + 1, 2**19 + 3, 3_000_001):
-        array = array_of(dtype, n)
-        bits, exact = set(), set()
-        for threads in (1, 2, 3, 8, 33):
-            bits.add(host.cpu_sum(array, row.load, row.acc, 1, threads)[0])
-            total = host.Exact(row.load, 1)
-            total.add(array, row.load, 1, True, threads)
-            exact.add(total.to_bytes())
-        assert len(bits) == len(exact) == 1, n
-
-
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_exact_sums_that_overflow_the_integers_of_a_thread(dtype):
     """They keep 64-bit integers, which 2^18 of these elements fill."""
@@ -208,15 +163,6 @@ def test_exact_sums_that_overflow_the_integers_of_a_thread(dtype):
         total.add(array, row.load, 1, True, threads)
         value = gpureduce.Accumulator.from_bytes(total.to_bytes()).value("float64")
         assert Fraction(float(value)) == Fraction(float(n * Fraction(element))), threads
-
-
-def test_partial_sums_that_overflow_in_any_number_of_threads():
-    host = gpureduce._host
-    big = np.finfo(np.float64).max
-    array = array_of("float64", 200_001)
-    array[[5, 70_000, 150_000, 200_000]] = big, big, -big, -big
-    bits = {host.cpu_sum(array, host.LOAD_F64, host.ACC_F64, 1, t)[0] for t in (1, 2, 5, 40)}
-    assert len(bits) == 1
 
 
 STARTS = """

@@ -86,8 +86,7 @@ def test_inlined_code_belongs_to_the_innermost_line_of_a_kernels_file():
 
 
 CASES = [
-    ("sequential", None), ("interleaved_mod", None), ("atomic_block", None),
-    ("unroll_full", 64), ("unroll_full", 256),
+    ("sequential", None), ("atomic_block", None), ("unroll_full", 64), ("unroll_full", 256),
 ]  # fmt: skip
 
 
@@ -140,7 +139,7 @@ def test_listings_may_name_places_and_zeros_in_their_own_ways():
     assert len({machine_code._essence(a) for a, _ in same}) == len(same)
 
 
-@pytest.mark.parametrize("name", ["sequential", "interleaved_mod", "unroll_full"])
+@pytest.mark.parametrize("name", ["sequential", "unroll_full"])
 def test_lines_are_compared(name, tmp_path):
     case = Case(name, 5000, 256)
     seen = counted(case, code_of(name, 256 if name == "unroll_full" else None))
@@ -317,7 +316,7 @@ def plain_tools(monkeypatch):
 
 @pytest.mark.usefixtures("plain_tools")
 @pytest.mark.skipif(bool(missing("nvcc")), reason=missing("nvcc"))
-@pytest.mark.parametrize("name", ["sequential", "exact", "warp_volatile"])
+@pytest.mark.parametrize("name", ["sequential", "warp_volatile"])
 def test_kernels_are_compiled_from_what_the_build_wrote_down(name, monkeypatch):
     monkeypatch.setenv("NVDISASM", "/bin/ls")
     assert "kernels.cubin" in machine_code.disassembly(name, 90)

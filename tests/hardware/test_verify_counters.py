@@ -13,7 +13,6 @@ import readme
 import wavefront_patterns
 from cases import KERNELS, ROOT
 from fake_ncu import as_hardware
-from gpureduce.emulator.explain import COUNTERS
 from gpureduce.hardware import counters, report, verify_counters
 from gpureduce.hardware import ncu as _ncu
 from gpureduce.hardware.counters import Case, Instruction
@@ -315,10 +314,9 @@ def test_record_of_the_counters():
 
 @pytest.mark.skipif(not RECORD.exists(), reason="not measured yet")
 def test_the_record_is_judged_as_it_would_be_today():
-    """Better reasons need no card: `verify-counters --again` writes them into the record."""
+    """By the same model. Better reasons need no card: `verify-counters --again` writes them."""
     record = json.loads(RECORD.read_text())
-    if not record["seen"]["launches"]:
-        pytest.skip("recorded when launches were not kept")
+    assert len(record["seen"]["launches"]) > 150
     table = verify_counters.judge_again(record)
     assert table == verify_counters.Table.of_record(record)
     assert not table.differing and not table.failures
@@ -328,20 +326,6 @@ def test_the_record_is_judged_as_it_would_be_today():
         for one in seen.code:
             if seen.case.strategy == "grid_sync" and re.match("SHFL.IDX|LD.*STRONG", one.opcode):
                 assert one.place.text.strip() == barrier, "that is another's than the barrier's"
-
-
-@pytest.mark.skipif(not RECORD.exists(), reason="not measured yet")
-def test_the_model_is_still_the_recorded_one():
-    record = json.loads(RECORD.read_text())
-    rows = [dict(zip(record["columns"], row, strict=True)) for row in record["rows"]]
-    for row in rows:
-        if row["n"] > 2**20 or row["block"] != 256 or row["counter"] not in COUNTERS:
-            continue
-        case = Case(row["strategy"], row["n"], row["block"], row["grid"], row.get("rows", 0))
-        found = verify_counters._explained(case, "int32", None)
-        wide = row["counter"] in ("shared_load_instructions", "shared_load_wavefronts")
-        extra = found.details["cluster_load_instructions"] if wide else 0
-        assert found.counters[row["counter"]] + extra == row["model"], row
 
 
 @pytest.mark.skipif(not WAVEFRONTS.exists(), reason="not measured yet")

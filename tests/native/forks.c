@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { THREADS = 3, CHILDREN = 1500 };
+enum { THREADS = 3, CHILDREN = 500 };
 
 static atomic_bool ended;
 

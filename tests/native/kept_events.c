@@ -1,5 +1,5 @@
 /* The events of timed sums, on a runtime that counts them and can fail:
- * tests/native/test_kept_events.py builds and runs this. A recorded event comes to its end when
+ * tests/native/test_late_runtime.py builds and runs this. A recorded event comes to its end when
  * somebody waits for it. */
 #include "engine/times.c"
 

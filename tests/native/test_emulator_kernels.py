@@ -18,14 +18,16 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(scope="module")
-def emulator(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("emulator")
+def build_emulator(folder):
     threads = [str(path) for path in CSRC.glob("threads/*.c")]
     sources = [str(path) for path in CSRC.glob("emulator/*/*.cpp")]
     subprocess.run(["gcc", "-O1", *INCLUDES, "-c", *threads], check=True, cwd=folder)
     subprocess.run([*CXX, "-c", *sources], check=True, cwd=folder)
-    return [str(path) for path in folder.glob("*.o")]
+
+
+@pytest.fixture
+def emulator(built_once):
+    return [str(path) for path in built_once("emulator", build_emulator).glob("*.o")]
 
 
 def test_kernels(emulator, tmp_path):

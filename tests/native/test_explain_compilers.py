@@ -74,7 +74,7 @@ def wide_loads(rows: list[str]) -> list[str]:
 def test_compilers_and_their_options_make_no_difference(tmp_path):
     """Counts per line are the same for each compiler of the kernels and for all its options."""
     runtime, right = build_runtime(tmp_path / "runtime"), counted_here()
-    for compiler, level in itertools.product(COMPILERS, ("-O0", "-O1", "-O2", "-O3")):
+    for compiler, level in itertools.product(COMPILERS, ("-O0", "-O2")):
         found, expected = counted_by(runtime, compiler, level, tmp_path), right
         if compiler == "clang++" and level != "-O0":
             # An optimising clang makes two loads of 8 bytes out of one of 16 before it puts in its
@@ -84,4 +84,4 @@ def test_compilers_and_their_options_make_no_difference(tmp_path):
             expected = [row for row in expected if row not in wide_loads(expected)]
         assert found == expected, (compiler, level)
     if "clang++" not in COMPILERS:
-        pytest.skip("no clang++: compared g++ at four levels only")
+        pytest.skip("no clang++: compared g++ at two levels only")

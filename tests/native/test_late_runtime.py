@@ -1,19 +1,22 @@
-"""Staging and results on a runtime whose copies are late; the emulator's are there at once."""
+"""Staging, results and events on runtimes whose copies are late, or whose calls may fail."""
 
 from __future__ import annotations
 
 import pytest
 
-from cases import CSRC, NATIVE, build_on_late_runtime, needs_c, run_c
+from cases import CSRC, NATIVE, build_c, build_on_late_runtime, needs_c, run_c
 
 pytestmark = needs_c
 
 
-@pytest.fixture(scope="session")
-def program(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("staged")
-    engine = [CSRC / "transfer/staging.c", CSRC / "transfer/pinned_memory.c"]
-    return build_on_late_runtime(folder / "staged_copies", *engine, NATIVE / "staged_copies.c")
+def build_staged(folder):
+    sources = [CSRC / "transfer/staging.c", CSRC / "transfer/pinned_memory.c"]
+    build_on_late_runtime(folder / "staged_copies", *sources, NATIVE / "staged_copies.c")
+
+
+@pytest.fixture
+def program(built_once):
+    return built_once("staged", build_staged) / "staged_copies"
 
 
 def run(program, threads, *arguments):
@@ -51,3 +54,8 @@ def test_a_result_is_waited_for_until_all_its_words_are_there(tmp_path):
     flags = ["-ffunction-sections", "-fdata-sections", "-Wl,--gc-sections"]
     source = NATIVE / "late_results.c"
     run(build_on_late_runtime(tmp_path / "late_results", source, flags=flags), 1)
+
+
+def test_events_are_kept_and_let_go(tmp_path):
+    includes = CSRC / "emulator/include"
+    run(build_c(tmp_path / "kept_events", [NATIVE / "kept_events.c"], includes), 1)

@@ -77,15 +77,14 @@ def test_what_dask_knows_of_a_result(axis, keepdims):
 @pytest.mark.parametrize("chunks", CHUNKS, ids=range(5))
 def test_chunks_and_trees_do_not_matter(chunks, axis):
     x = da.from_array(ARRAY, chunks=chunks)
-    for keepdims in (False, True):
+    for split_every, keepdims in ((None, True), (2, False), ({0: 2, 1: 3, 2: 4}, False)):
         right = gpureduce.sum(ARRAY, axis=axis, keepdims=keepdims).value
-        for split_every in (None, 2, 5, {0: 2, 1: 3, 2: 4}):
-            lazy = gd.sum(x, axis=axis, keepdims=keepdims, split_every=split_every)
-            assert lazy.dtype == right.dtype and lazy.shape == right.shape
-            found = lazy.compute()
-            assert found.dtype == right.dtype and found.shape == right.shape
-            assert type(found) is type(right)  # a scalar if nothing is left of the axes
-            assert np.asarray(found).tobytes() == np.asarray(right).tobytes()
+        lazy = gd.sum(x, axis=axis, keepdims=keepdims, split_every=split_every)
+        assert lazy.dtype == right.dtype and lazy.shape == right.shape
+        found = lazy.compute()
+        assert found.dtype == right.dtype and found.shape == right.shape
+        assert type(found) is type(right)  # a scalar if nothing is left of the axes
+        assert np.asarray(found).tobytes() == np.asarray(right).tobytes()
 
 
 @pytest.mark.parametrize(

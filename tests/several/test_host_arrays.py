@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import itertools
 import threading
 
@@ -194,17 +195,13 @@ def test_the_schedule_of_the_emulator_holds_on_all_devices():
 
 def test_many_threads():
     array = array_of("float32", 40_000)
-    whole, found = gpureduce.sum(array).value, []
+    whole = gpureduce.sum(array).value
 
-    def work():
-        found.extend(gpureduce.sum(array, device=["cpu", "emulator:*"]).value for _ in range(3))
+    def work(_):
+        return gpureduce.sum(array, device=["cpu", "emulator:*"]).value
 
-    threads = [threading.Thread(target=work) for _ in range(64)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 192 and all(same_bits(value, whole) for value in found)
+    with concurrent.futures.ThreadPoolExecutor(64) as pool:
+        assert all(same_bits(value, whole) for value in pool.map(work, range(192)))
 
 
 RAISING = """

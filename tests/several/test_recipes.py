@@ -97,13 +97,7 @@ BY_KEY = {
 def test_adding_by_key_has_the_same_bits_in_any_order(name):
     if not importlib.util.find_spec(BY_KEY[name]):
         pytest.skip(f"{BY_KEY[name]} is not installed")
-    environment = {**os.environ, "PYTHONPATH": str(Path(gpureduce.__file__).parents[1])}
-    done = subprocess.run(
-        [sys.executable, str(RECIPES / name)],
-        env=environment, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    lines = done.stdout.splitlines()
+    lines = output(name, sys.executable).splitlines()
     assert [line.partition(":")[0] for line in lines] == ["order 0", "order 1", "order 2"]
     assert len({line.partition(":")[2] for line in lines}) == 1 and len(lines[0]) > 20
 

@@ -31,12 +31,6 @@ def refusal(name, array):
     return None
 
 
-def sum_of(dtype):
-    """The dtype that numpy.sum returns."""
-    kind = numpy_dtype(dtype)
-    return np.sum(np.empty(0, kind)).dtype if kind.kind != "V" else kind
-
-
 def laid_out(rng, array):
     """The same shape with other strides: sliced, reversed, transposed, Fortran, broadcast."""
     for _ in range(rng.integers(0, 3)):

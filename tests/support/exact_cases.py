@@ -124,14 +124,15 @@ def short_sums(rng: np.random.Generator, n: int, dtype: str) -> Array:
     return rows.astype(dtype)
 
 
-def expected_rows(fmt: Format, rows: Array) -> list[int]:
+def expected_rows(fmt: Format, rows: Array, target: str | None = None) -> list[int]:
     """The same for each row of many, with the taking apart done at once."""
+    to = FORMATS[target or fmt.name]
     bits = fmt.bits(rows)
     count, n = bits.shape
     mantissa, shift, kinds = integers(fmt, bits.reshape(-1))
     terms = list(map(operator.lshift, mantissa, shift))
     kind = np.bitwise_or.reduce(kinds.reshape(count, n), axis=1).tolist()
-    return [combine(fmt, kind[i], sum(terms[i * n : (i + 1) * n])) for i in range(count)]
+    return [combine(to, kind[i], sum(terms[i * n : (i + 1) * n])) for i in range(count)]
 
 
 def bits_of(value: Any) -> int:
@@ -302,6 +303,37 @@ def bin_edges(fmt: Format, rng: np.random.Generator, count: int, n: int) -> Arra
     return fmt.floats(bits.astype(np.uint64) | (rng.random((count, 1)) < 0.5) * np.uint64(fmt.sign))
 
 
+def bin_ends(fmt: Format, rng: np.random.Generator, count: int, n: int) -> Array:
+    """Numbers of few bits and one exponent, and one whose last bit is where a processors' bin ends.
+
+    Or beside that: 2^-45 below the largest elements' power, and 46 more for each bin (extract.h).
+    """
+    few, highest = min(fmt.fraction, 6), fmt.most_field - fmt.bias
+    top = rng.integers(max(fmt.least + few + 2, -1000), highest + 1, (count, 1))
+    mantissa = (1 << few) + rng.integers(0, 1 << few, (count, n))
+    rows = np.ldexp(mantissa.astype(float), top - few - 1) * rng.choice([-1.0, 1.0], (count, n))
+    rows[rng.random((count, n)) < 0.2] = rng.choice([0.0, -0.0])
+    low = top[:, 0] - rng.choice([45, 91, 137], count) + rng.integers(-2, 2, count)
+    full = (rng.random(count) < 0.5) & (low + fmt.fraction < top[:, 0])
+    ones = np.where(full, (2 << fmt.fraction) - 1.0, 1.0) * rng.choice([-1.0, 1.0], count)
+    rows[np.arange(count), rng.integers(0, n, count)] = np.ldexp(ones, np.maximum(low, fmt.least))
+    return _as(fmt, rows)
+
+
+def two_sizes(fmt: Format, rng: np.random.Generator, count: int, n: int) -> Array:
+    """Of two exponents, and a few of any; mantissas of one bit, of all, or random."""
+    low, high = np.sort(rng.integers(0, fmt.most_field + 1, (2, count, 1)), axis=0)
+    field = np.where(rng.random((count, n)) < rng.random((count, 1)), low, high)
+    few = rng.random((count, n)) < 0.02
+    field[few] = rng.integers(0, fmt.most_field + 1, int(few.sum()))
+    fraction = rng.integers(0, 1 << fmt.fraction, (count, n))
+    simple = np.left_shift(1, rng.integers(0, fmt.fraction, (count, n)))
+    simple = np.where(rng.random((count, n)) < 0.25, simple, (1 << fmt.fraction) - 1)
+    fraction = np.where(rng.random((count, 1)) < 0.5, simple, fraction)
+    bits = (field << fmt.fraction | fraction).astype(np.uint64)
+    return fmt.floats(bits | rng.integers(0, 2, (count, n), dtype=np.uint64) * np.uint64(fmt.sign))
+
+
 def zeros(fmt: Format, rng: np.random.Generator, count: int, n: int) -> Array:
     return fmt.floats(rng.integers(0, 2, (count, n), dtype=np.uint64) * np.uint64(fmt.sign))
 
@@ -319,8 +351,8 @@ def specials(fmt: Format, rng: np.random.Generator, count: int, n: int) -> Array
 
 GENERATORS = [
     uniform, normal, lognormal, random_bits, any_bits, narrow, cancelling, ill_conditioned, maxima,
-    same_sign_maxima, overflow_edge, subnormals, one_subnormal, midpoints, bin_edges, zeros,
-    specials,
+    same_sign_maxima, overflow_edge, subnormals, one_subnormal, midpoints, bin_edges, bin_ends,
+    two_sizes, zeros, specials,
 ]  # fmt: skip
 
 

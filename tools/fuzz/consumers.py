@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
@@ -11,11 +11,12 @@ import numpy as np
 
 import gpureduce
 from tools.fuzz import values
-from tools.fuzz.outcomes import Answer, Failure, attempt, check_injected
+from tools.fuzz.outcomes import Answer, Failure, Mischief, attempt, check_injected
 
 KERNELS = [s.name for s in gpureduce.strategies() if s.kind == "kernel"]
 # They take every dtype.
 CHOICES = ("fast", "exact", "auto")
+MOST_STRIDED_DIMS = 8
 _DTYPES = (*values.NAMES, "int", float, ">f4", "junk", "M8[s]", "O", object(), 7)
 
 
@@ -130,32 +131,66 @@ def both(first: str, second: str) -> str:
     return max(first, second, key=order.index)
 
 
-def judge(
-    answer: Answer,
-    used: Consumer,
-    wanted: str,
-    totals: list[tuple[str, complex | int]],
-    injected: list[BaseException],
-    refusals: tuple[type[BaseException], ...] = (),
-) -> str:
-    """The outcome of a call with a producer's array.
+@dataclass
+class Case:
+    """A producer in the making, and what must come of it.
 
     `wanted` is RIGHT (the value, or one of `refusals`), RAISES, EITHER (the right value or a
     documented error) or UNCHECKED (anything documented).
     """
-    found = check_injected(answer, injected)
-    if found:
+
+    rng: Random
+    view: values.View
+    wanted: str = field(default=RIGHT, kw_only=True)
+    injected: list[BaseException] = field(default_factory=list, kw_only=True)
+    totals: list[tuple[str, complex | int]] = field(default_factory=list, kw_only=True)
+
+    def expect(self, wanted: str) -> None:
+        """Note what must come of a change."""
+        self.wanted = both(self.wanted, wanted)
+
+    def mischief(self) -> Any:
+        """Raise an exception of a producer's own."""
+        made = self.rng.choice((Mischief, KeyboardInterrupt))("by the producer")
+        self.injected.append(made)
+        raise made
+
+    @property
+    def refusals(self) -> tuple[type[BaseException], ...]:
+        """The errors that a whole array may get."""
+        return (BufferError,) * (len(self.view.shape) > MOST_STRIDED_DIMS)
+
+    def outcome(self, used: Consumer, array: object, refusals: tuple[type, ...]) -> str:
+        """The outcome of a call with the producer's array, and of the next call."""
+        found = self._judge(attempt(lambda: used.run(array)), used, refusals)
+        if self.rng.random() < 0.2:
+            check_next(self.rng)
         return found
-    if answer.error is not None:
-        name = answer.name
-        if wanted == RIGHT and used.plain and not isinstance(answer.error, refusals):
-            raise Failure(f"a whole array was refused: {answer.error!r}") from answer.error
-        return name
-    if used.strategy == "host" and wanted == RIGHT:
-        raise Failure("a GPU's memory was read by the host")
-    if wanted == RAISES:
-        raise Failure(f"an array that cannot be was summed: {answer.value!r}")
-    if wanted == UNCHECKED or used.strategy == "host":
-        return "unchecked"
-    used.check(answer.value, totals)
-    return "right"
+
+    def _judge(self, answer: Answer, used: Consumer, refusals: tuple[type, ...]) -> str:
+        found = check_injected(answer, self.injected)
+        if found:
+            return found
+        if answer.error is not None:
+            if self.wanted == RIGHT and used.plain and not isinstance(answer.error, refusals):
+                raise Failure(f"a whole array was refused: {answer.error!r}") from answer.error
+            return answer.name
+        if used.strategy == "host" and self.wanted == RIGHT:
+            raise Failure("a GPU's memory was read by the host")
+        if self.wanted == RAISES:
+            raise Failure(f"an array that cannot be was summed: {answer.value!r}")
+        if self.wanted == UNCHECKED or used.strategy == "host":
+            return "unchecked"
+        used.check(answer.value, self.totals)
+        return "right"
+
+
+class Index:
+    """A number that runs code when it is asked for."""
+
+    def __init__(self, number: int, run: Callable[[], object]) -> None:
+        self.number, self.run = number, run
+
+    def __index__(self) -> int:
+        self.run()
+        return self.number

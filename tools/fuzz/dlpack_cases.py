@@ -22,11 +22,10 @@ from producers import (
 )
 from tools.fuzz import consumers, notes, values
 from tools.fuzz.consumers import EITHER, RAISES, RIGHT, UNCHECKED
-from tools.fuzz.outcomes import Mischief, attempt
 
 CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 BFLOAT = 4
-MOST_DIMS, MOST_STRIDED_DIMS = 64, 8
+MOST_DIMS = 64
 DESTRUCTOR = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _SPARE = 160  # sizes and strides beyond those that there are
 
@@ -93,27 +92,13 @@ def raw_of(view: values.View) -> Raw:
 
 
 @dataclass
-class Case:
-    """A producer in the making, and what must come of it."""
+class Case(consumers.Case):
+    """A producer of a structure."""
 
-    rng: Random
-    view: values.View
     raw: Raw
-    wanted: str = RIGHT
-    injected: list[BaseException] = field(default_factory=list)
-    totals: list[tuple[str, complex | int]] = field(default_factory=list)
     hooks: dict[str, Callable[[], Any]] = field(default_factory=dict)
     later: Raw | None = None  # the structure of all exports but the first
     kept: list[object] = field(default_factory=list)
-
-    def expect(self, wanted: str) -> None:
-        self.wanted = consumers.both(self.wanted, wanted)
-
-    def mischief(self) -> BaseException:
-        """An exception to raise from a producer."""
-        made = self.rng.choice((Mischief, KeyboardInterrupt))("by the producer")
-        self.injected.append(made)
-        return made
 
     def shape(self) -> list[int]:
         """The sizes that it says; those of the view where it says none."""
@@ -286,21 +271,6 @@ def _other_device(case: Case) -> None:
     case.expect(EITHER)
 
 
-class _Index:
-    """A number that runs code when it is asked for."""
-
-    def __init__(self, number: int, run: Callable[[], object]) -> None:
-        self.number, self.run = number, run
-
-    def __index__(self) -> int:
-        self.run()
-        return self.number
-
-
-def _raise(error: BaseException) -> Any:
-    raise error
-
-
 ODD = (None, (), (2,), (2, 0, 0), ("a", 0), [2, 0], (2**31, 0), (2, 2**63), (2.5, 0), "20", 2,
        (2, None), {2: 0}, (True, False), (-(2**70), 0))  # fmt: skip
 
@@ -308,18 +278,21 @@ ODD = (None, (), (2,), (2, 0, 0), ("a", 0), [2, 0], (2**31, 0), (2, 2**63), (2.5
 def _odd_device(case: Case) -> None:
     case.raw.named = case.rng.choice(ODD)
     if case.rng.random() < 0.2:
-        case.raw.named = (_Index(2, lambda: _raise(case.mischief())), 0)
+        case.raw.named = (consumers.Index(2, case.mischief), 0)
     case.expect(EITHER)
 
 
 def _raising(case: Case) -> None:
     name = case.rng.choice(("device", "dlpack"))
-    case.hooks[name] = lambda: _raise(case.mischief())
+    case.hooks[name] = case.mischief
     case.expect(UNCHECKED)
 
 
 def _type_error(case: Case) -> None:
-    case.hooks["dlpack"] = lambda: _raise(TypeError("for every argument"))
+    def refuse() -> Any:
+        raise TypeError("for every argument")
+
+    case.hooks["dlpack"] = refuse
     case.expect(RAISES)
 
 
@@ -372,18 +345,12 @@ def case(rng: Random) -> str:
     for change in rng.sample(CHANGES, rng.choice((0, 1, 1, 1, 2))):
         notes.add(change.__name__.strip("_"))
         change(made)
-    refused = len(view.shape) > MOST_STRIDED_DIMS
+    refusals = made.refusals
     made.totals.insert(0, (view.name, view.total()))
     used = consumers.consumer(rng)
     notes.add(used.name)
-    made.raw.spoils = made.wanted == RIGHT and used.plain and not refused
+    made.raw.spoils = made.wanted == RIGHT and used.plain and not refusals
     array = _exchanged(made) if made.raw.exchange else Producer(made)
     if made.raw.exchange and made.wanted == RAISES and made.hooks:
         made.wanted = EITHER  # its methods are not called
-    answer = attempt(lambda: used.run(array))
-    outcome = consumers.judge(
-        answer, used, made.wanted, made.totals, made.injected, (BufferError,) * refused
-    )
-    if rng.random() < 0.2:
-        consumers.check_next(rng)
-    return outcome
+    return made.outcome(used, array, refusals)

@@ -13,12 +13,9 @@ import numpy as np
 
 from producers import fake_cupy, like_cupy
 from tools.fuzz import consumers, notes, values
-from tools.fuzz.consumers import EITHER, RAISES, RIGHT, UNCHECKED
-from tools.fuzz.outcomes import Mischief, attempt
+from tools.fuzz.consumers import EITHER, RAISES, RIGHT, UNCHECKED, Index
 
 sys.modules.update(fake_cupy())
-
-MOST_DIMS, MOST_STRIDED_DIMS = 64, 8
 
 
 def _typestr(view: values.View) -> str:
@@ -26,26 +23,12 @@ def _typestr(view: values.View) -> str:
 
 
 @dataclass
-class Case:
-    """An interface in the making, and what must come of it."""
+class Case(consumers.Case):
+    """A producer of an interface."""
 
-    rng: Random
-    view: values.View
     said: dict[str, Any]
-    wanted: str = RIGHT
-    injected: list[BaseException] = field(default_factory=list)
-    totals: list[tuple[str, complex | int]] = field(default_factory=list)
     show: Callable[[], Any] | None = None  # in place of the dict
     junk: list[object] = field(default_factory=list)
-
-    def expect(self, wanted: str) -> None:
-        self.wanted = consumers.both(self.wanted, wanted)
-
-    def mischief(self) -> Any:
-        """Raise an exception of a producer's own."""
-        made = self.rng.choice((Mischief, KeyboardInterrupt))("by the producer")
-        self.injected.append(made)
-        raise made
 
     def shape(self) -> list[Any]:
         shape = dict.get(self.said, "shape")
@@ -70,17 +53,6 @@ class Producer:
     @property
     def __cuda_array_interface__(self) -> Any:
         return self.case.show() if self.case.show else self.case.said
-
-
-class Index:
-    """A number that runs code when it is asked for."""
-
-    def __init__(self, number: int, run: Callable[[], object]) -> None:
-        self.number, self.run = number, run
-
-    def __index__(self) -> int:
-        self.run()
-        return self.number
 
 
 def said_of(view: values.View) -> dict[str, Any]:
@@ -360,9 +332,4 @@ def case(rng: Random) -> str:
         array = _like_cupy(made)
     used = consumers.consumer(rng)
     notes.add(used.name)
-    answer = attempt(lambda: used.run(array))
-    refusals = (BufferError,) * (len(view.shape) > MOST_STRIDED_DIMS)
-    outcome = consumers.judge(answer, used, made.wanted, made.totals, made.injected, refusals)
-    if rng.random() < 0.2:
-        consumers.check_next(rng)
-    return outcome
+    return made.outcome(used, array, made.refusals)

@@ -1,4 +1,7 @@
-"""gpureduce.digits and segment_digits of arrays on a GPU: the numbers of the processors' digits."""
+"""gpureduce.digits and segment_digits: sums that any integer all-reduce merges, wherever they lie.
+
+Those of processors are the digits of an accumulator for each sum, and those of kernels the same.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from hypothesis import strategies as st
 
 import gpureduce
 from axis_cases import laid_out, random_array, random_axis
+from gpureduce import Accumulator, _host
 from gpureduce.core import device_results
 from producers import ByDLPack, ByInterface
 
@@ -19,6 +23,14 @@ FLOATS = ["float16", "bfloat16", "float32", "float64", "complex64", "complex128"
 INTEGERS = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32"]
 EXAMPLES = int(os.environ.get("GPUREDUCE_SEGMENT_EXAMPLES", "60"))
 seeds = st.integers(0, 2**32 - 1)
+
+
+class Host:
+    """Arrays in host memory."""
+
+    device = None
+    put = staticmethod(lambda array: array)
+    get = staticmethod(lambda found: found)
 
 
 class Emulated:
@@ -77,6 +89,7 @@ class Cupy:
 
 PLACES = [Emulated, *(pytest.param(place, marks=pytest.mark.gpu) for place in (Torch, Cupy))]
 on_cards = pytest.mark.parametrize("card", PLACES)
+anywhere = pytest.mark.parametrize("card", [Host, *PLACES])
 
 
 def along_axes(card, array, axis):
@@ -113,6 +126,65 @@ def hard_floats(dtype, n, seed=3):
     with np.errstate(invalid="ignore"):  # of signalling nans
         finite = np.isfinite(bits.astype(np.float64))
     return bits, np.where(finite, bits, dtype.type(0))
+
+
+def by_accumulators(values, ids, count):
+    """The digits of each segment's elements, by an accumulator for each sum."""
+    kind = np.float64 if values.dtype.kind in "biu" else values.dtype
+    columns = values.reshape(len(values), -1)
+    sums = [
+        [Accumulator(kind).add(columns[ids == k, i]).to_digits() for i in range(columns.shape[1])]
+        for k in range(count)
+    ]
+    each = 146 if values.dtype.kind == "c" else 75
+    return np.array(sums, np.int64).reshape(count, *values.shape[1:], each)
+
+
+@pytest.mark.parametrize("shape", [(600,), (200, 3)])
+@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS, "int64", "uint64"])
+def test_digits_by_segment_are_those_of_accumulators(dtype, shape):
+    rng, count = np.random.default_rng(2), 7
+    values = random_array(rng, dtype, shape)
+    ids = rng.integers(0, count - 1, len(values))  # the last one has no elements
+    words = gpureduce.segment_digits(values, ids, num_segments=count)
+    assert words.dtype == np.int64
+    assert np.array_equal(words, by_accumulators(values, ids, count))
+    ordered, offsets = by_offsets(values, ids, count)
+    assert np.array_equal(gpureduce.segment_digits(ordered, offsets=offsets), words)
+    swapped = values.astype(values.dtype.newbyteorder())[::-1]
+    assert np.array_equal(gpureduce.segment_digits(swapped, ids[::-1], num_segments=count), words)
+
+
+def wide(n, seed=0):
+    """Numbers of all exponents, subnormal ones among them."""
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal(n) * 2.0 ** rng.integers(-1074, 1020, n)
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+def test_numbers_of_any_exponents(columns):
+    """They fit no 128-bit integers; nor do a few of them beside many that do; or are not finite."""
+    n, rng = 3000 * columns, np.random.default_rng(4)
+    for few in ([], [1e300, 5e-324, -1e-300], [np.inf, np.nan, -np.inf], [1e308, 1e308, 1e308]):
+        values = np.append(rng.standard_normal(n - len(few)), few) if few else wide(n)
+        for some in (values, np.concatenate([values, wide(n)])):
+            rows = some.reshape(-1, columns)
+            ids = rng.integers(0, 7, len(rows))
+            words = gpureduce.segment_digits(rows, ids, num_segments=7)
+            assert np.array_equal(words, by_accumulators(rows, ids, 7))
+            right = gpureduce.segment_sum(rows, ids, num_segments=7).value
+            assert gpureduce.from_digits(words).tobytes() == right.tobytes()
+
+
+def test_more_segments_than_one_pass_takes():
+    """The digits of all segments would take more memory than the passes may."""
+    count = 140_000
+    values, ids = wide(3 * count), np.random.default_rng(5).integers(0, count, 3 * count)
+    words = gpureduce.segment_digits(values, ids, num_segments=count)
+    right = gpureduce.segment_sum(values, ids, num_segments=count).value
+    assert gpureduce.from_digits(words).tobytes() == right.tobytes()
+    lengths = np.bincount(ids, minlength=count)
+    assert np.array_equal(words[:, 2], lengths) and not words[:, 3].any()
 
 
 @on_cards
@@ -229,17 +301,22 @@ def test_long_sums_are_shared_among_warps(card):
     assert np.array_equal(along_axes(card, array, 1), gpureduce.digits(array, 1))
 
 
-@on_cards
-def test_digits_of_shares_merge_to_the_bits_of_one_sum(card):
+@anywhere
+@pytest.mark.parametrize("dtype", [*FLOATS, "bool", "int8", "int32"])
+def test_digits_of_shares_merge_to_the_bits_of_one_sum(card, dtype):
+    """Each of several workers has some elements of every segment; one has none."""
     rng = np.random.default_rng(7)
-    values = rng.standard_normal(9000) * 2.0 ** rng.integers(-40, 40, 9000)
+    values = random_array(rng, dtype, 9000)
     ids, of = rng.integers(0, 30, 9000), rng.integers(0, 4, 9000)
-    total = sum(by_segment(card, values[of == i], ids[of == i], count=30) for i in range(4))
-    want = gpureduce.segment_sum(values, ids, num_segments=30).value
-    assert gpureduce.from_digits(total).tobytes() == want.tobytes()
+    total = sum(by_segment(card, values[of == i], ids[of == i], count=30) for i in range(5))
+    wanted = "float64" if values.dtype.kind in "biu" else None
+    want = gpureduce.segment_sum(values, ids, num_segments=30, dtype=wanted).value
+    found = gpureduce.from_digits(total)
+    assert found.dtype == want.dtype and found.tobytes() == want.tobytes()
     rows = values.reshape(90, 100)
     total = along_axes(card, rows[:40], 0) + along_axes(card, rows[40:], 0)
-    assert gpureduce.from_digits(total).tobytes() == gpureduce.sum(rows, axis=0).value.tobytes()
+    want = gpureduce.sum(rows, axis=0, dtype=wanted).value
+    assert gpureduce.from_digits(total).tobytes() == want.tobytes()
 
 
 def test_strides_of_no_digits_do_not_matter(monkeypatch):
@@ -259,12 +336,13 @@ def test_strides_of_no_digits_do_not_matter(monkeypatch):
     assert found.array.shape == (0, 75)
 
 
-@on_cards
+@anywhere
 def test_nothing_to_add(card):
     ids = np.zeros(0, np.int64)
-    for shape in ((0,), (0, 2)):
+    for shape, each in (((0,), (4, 75)), ((0, 2), (4, 2, 75))):
         found = by_segment(card, np.ones(shape), ids, count=4)
-        assert np.array_equal(found, gpureduce.segment_digits(np.ones(shape), ids, num_segments=4))
+        assert found.shape == each and not gpureduce.from_digits(found).any()
+    assert by_segment(card, np.ones((3, 0)), np.zeros(3, int), count=4).shape == (4, 0, 75)
     assert by_segment(card, np.ones(0), offsets=np.zeros(1, np.int64)).shape == (0, 75)
     for shape, axis in (((0, 3), 0), ((0, 3), 1), ((3, 0), 1)):
         found = along_axes(card, np.ones(shape), axis)
@@ -326,3 +404,41 @@ def test_no_order_of_threads_shows(order):
         check_segments(Emulated, values, ids, 30)
         found = along_axes(Emulated, values.reshape(3, 1000), 1)
     assert np.array_equal(found, gpureduce.digits(values.reshape(3, 1000), 1))
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "text"),
+    [
+        (lambda f: f([1.0], [0]), TypeError, "takes num_segments with segment_ids"),
+        (lambda f: f([1.0]), TypeError, "either segment_ids or offsets, not neither"),
+        (lambda f: f([1.0, 2], [0, 2], num_segments=2), ValueError, r"segment_ids\[1\] is 2"),
+        (lambda f: f([1.0, 2], [0], num_segments=2), ValueError, "1 segment_ids for 2 rows"),
+        (lambda f: f([1.0, 2], offsets=[0, 1]), ValueError, "offsets"),
+        (lambda f: f([1.0], [0], num_segments=-1), ValueError, "num_segments"),
+        (lambda f: f([1.0], [0], num_segments=2**60), MemoryError, "num_segments="),
+        (lambda f: f(np.ones((1, 1, 1)), [0], num_segments=1), ValueError, "1 or 2 dimensions"),
+        (lambda f: f(["a"], [0], num_segments=1), TypeError, "cannot be summed"),
+        (lambda f: f([1.0], [0.0], num_segments=1), TypeError, "must be integers"),
+    ],
+)
+def test_errors_of_host_arrays(call, kind, text):
+    with pytest.raises(kind, match=text):
+        call(gpureduce.segment_digits)
+    assert gpureduce.from_digits(gpureduce.segment_digits([1.0], [0], num_segments=1)) == [1]
+
+
+def test_c_checks_the_array_of_digits():
+    ids = np.zeros(10, np.int64)
+    layout = (_host.LOAD_F64, 1, False, _host.LOAD_F64, 1, True)
+    good = np.zeros((2, 75), np.int64)
+    for words, how in (
+        (good[:, :74].copy(), layout),
+        (good.astype(np.float64), layout),
+        (np.zeros((75, 2), np.int64).T, layout),
+        (np.zeros((2, 1, 75), np.int64), layout),
+        (np.zeros((2, 146), np.int64), (*layout[:4], 2, True)),
+    ):
+        with pytest.raises(ValueError, match="changed its shape"):
+            _host.sum_segments(np.ones(10), ids, None, words, how, ((), ()))
+    _host.sum_segments(np.ones(10), ids, None, good, layout, ((), ()))
+    assert good[0, 0] == good[1, 0] == 2**32 + 1
