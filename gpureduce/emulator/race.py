@@ -158,7 +158,7 @@ class Unwritten:
 
     >>> from gpureduce.emulator.race import Place, Unwritten
     >>> print(Unwritten(0, 3, "cell[96]", Place("mine.cu", 12)))
-    line 12: thread 3 reads cell[96], which no thread has written
+    line 12: thread 3 reads cell[96], which no thread has written yet
     """
 
     block: int
@@ -172,7 +172,7 @@ class Unwritten:
             f"shuffles from {self.address} of its warp, which takes no part: CUDA leaves "
             "the value undefined"
             if self.address.startswith("lane ")
-            else f"reads {self.address}, which no thread has written"
+            else f"reads {self.address}, which no thread has written yet"
         )
         return f"line {self.place.line}: thread {self.thread}{of_block} {what}"
 

@@ -50,9 +50,10 @@ def _blocks(
     condition: Condition, failure: Failure, wrong: tuple[int, ...], code: str, where: Domain
 ) -> str:
     block = failure.case.block
-    steps = _steps(block) if re.search(_HALVES, code) and re.search(_HALVING, code) else []
+    halves = re.search(_HALVES, code) and re.search(_HALVING, code)
+    steps = _steps(block) if halves and _is_plain_tree(failure, where.per_thread) else []
     odd = next((i for i, step in enumerate(steps[:-1]) if step % 2 and step > 1), None)
-    if condition.powers and odd is not None and failure.counted:
+    if condition.powers and odd is not None:
         what = (
             f"at {block} the steps are {', '.join(map(str, steps))}, and the step from "
             f"{steps[odd]} to {steps[odd + 1]} leaves out an element"
@@ -62,6 +63,19 @@ def _blocks(
     return (
         f"Wrong for {_listed(wrong, block)}: {what}.{_cure(condition, failure, odd, where, code)}"
     )
+
+
+def _is_plain_tree(failure: Failure, per_thread: int) -> bool:
+    """Whether a tree that halves the block leaves out just the elements that a failure tells."""
+    block, n = failure.case.block, failure.case.n
+    cells = [{cell} for cell in range(block)]
+    for step in _steps(block):
+        for thread in range(step):
+            cells[thread] |= cells[thread + step]
+    lost = set(range(block)) - cells[0]
+    threads = {i % (block * per_thread) % block for i, times in failure.counted if not times}
+    added = any(times for _, times in failure.counted)
+    return not added and bool(threads) and threads == {cell for cell in lost if cell < n}
 
 
 def _steps(block: int) -> list[int]:
@@ -81,23 +95,24 @@ def _cure(condition: Condition, failure: Failure, odd: int | None, where: Domain
             else ""
         )
         return f" A loop that ends for every block lifts this{by}."
+    most = max(condition.blocks)
+    if most < 1024 and failure.case.block > most and small:
+        return (
+            f" {small[1]} has room for blocks of up to {most} threads. A larger array, or "
+            "extern __shared__, lifts this."
+        )
     if condition.only:
         return " Take blockDim.x in place of the constant to lift this."
-    if condition.most < 1024 and failure.case.block > condition.most:
-        if small:
-            return (
-                f" {small[1]} has room for blocks of up to {condition.most} threads. A larger "
-                "array, or extern __shared__, lifts this."
-            )
-        unrolled = re.search(rf"\+\s*{condition.most // 2}\s*\]", code)
-        return f" Steps for more than {condition.most} threads lift this." if unrolled else ""
+    if most < 1024 and failure.case.block > most:
+        unrolled = re.search(rf"\+\s*{most // 2}\s*\]", code)
+        return f" Steps for more than {most} threads lift this." if unrolled else ""
     if condition.powers and failure.case.block & (failure.case.block - 1):
-        if odd is None and not failure.counted:
-            return " Add only where the other element belongs to the block, to lift this."
-        return (
-            " Start at the next power of two that is at least half the block, and add only where "
-            "tid + stride < blockDim.x, to lift this."
-        )
+        if odd is not None:
+            return (
+                " Start at the next power of two that is at least half the block, and add only "
+                "where tid + stride < blockDim.x, to lift this."
+            )
+        return " Add only where the other element belongs to the block, to lift this."
     unrolled = re.search(rf"\+\s*{condition.least // 2}\s*\]", code)
     tested = re.search(rf">=?\s*{condition.least}\b", code)
     if unrolled and not tested:
@@ -112,9 +127,12 @@ _COUNT = r"(?:n|N|num\w*|n_?elem\w*|size|len\w*|count)"  # names of the number o
 
 
 def _sizes(failure: Failure, code: str) -> str:
-    cure = " Test the bounds, as in i < n, to lift this."
-    if failure.counted:
+    tested = re.search(rf"<\s*\(?(?:\w+\))?\s*{_COUNT}\b", code)
+    cure = "" if tested else " Test the bounds, as in i < n, to lift this."
+    if failure.counted and not failure.fault:
         cure = " Add the elements behind the last full part, too, to lift this."
+    elif "no thread has written" in failure.fault:
+        cure = " Store 0 where there is no element, to lift this."
     if found := re.search(rf"\w+\s*<=\s*{_COUNT}\b", code):
         cure = f" Take < in place of <= in {found[0]}, to lift this."
     elif re.search("return before the|shuffles from lane", failure.fault):

@@ -225,7 +225,7 @@ def candidates(where: Domain, tries: list[Try], lockstep: bool) -> Iterator[Cond
         ]
     sets += [replace(own, only=(size,)) for size in where.named]
     for chosen in sets:
-        for full in (own.full,) if own.full else (False, True):
+        for full in (own.full,) if own.full or where.sizes else (False, True):
             yield replace(chosen, full=full, lockstep=lockstep)
 
 

@@ -63,6 +63,8 @@ def _with_one_inline(text: str) -> str:
     for found in _SPECIFIERS.finditer(without_comments(text)):
         if "__device__" in found[0]:
             plain = _INLINE.sub(lambda word: " " * len(word[0]), found[0])
+            if text[: found.start()].rstrip().endswith("]"):  # of a lambda
+                plain = blank(found[0])
             parts += [text[at : found.start()], plain]
             at = found.end()
     return "".join([*parts, text[at:]])

@@ -146,6 +146,7 @@ class Kernel(registry.UserKernel):
             return ("single",)
         own = self.signature.pair
         by_host = (own and own[0] != own[1]) or self.domain.condition.full
+        by_host = by_host or not self.signature.takes_n
         return ("host",) if by_host else ("relaunch", "host")
 
     @cached_property
@@ -384,7 +385,7 @@ def kernel(
     if limits is not None and not isinstance(limits, Limits):
         raise TypeError(f"limits must be gpureduce.Limits(seconds=...), not {shown(limits)}")
     signature.check_text(text)
-    text = programs.device_code(text)
+    text = programs.device_code(text, folder)
     found = signature.read(text, name)
     given: dict[str, object] = {
         "elements": elements, "shared": shared, "finishes": finishes, "scratch": scratch,

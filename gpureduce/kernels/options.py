@@ -72,7 +72,7 @@ def per_block(code: str) -> tuple[int, tuple[int, ...]]:
     that stand for the block or for the size of an array in shared memory.
     """
     known = constants(code)
-    sizes = {value for value in known.values() if _is_block(value)}
+    sizes = {value for value in known.values() if _is_block(value) and value > 32}  # 32: a warp
     threads = 1
     for index in re.finditer(r"\bblockIdx\s{0,9}\.\s{0,9}x\b", code):
         product = _product_around(code, index.start())
@@ -84,7 +84,7 @@ def per_block(code: str) -> tuple[int, tuple[int, ...]]:
         threads = max(threads, math.prod(whole))
     for found in re.finditer(r"__shared__[^;]*?\[([^\[\];]+)\]\s*;", code):
         value = number(found[1], known)
-        if value is not None and value >= 32:
+        if value is not None and value > 32:
             sizes.add(min(value // 32 * 32, 1024))
     return threads if threads in PER_THREAD else 1, tuple(sorted(sizes))
 

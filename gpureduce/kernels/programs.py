@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from gpureduce.kernels.source_text import (
     DIRECTIVE,
@@ -27,11 +28,11 @@ STANDARD = frozenset(
     "sys/time.h unistd.h".split()
 )
 # Headers that the emulator and the card's compilers have.
-_CUDA = ("cuda_runtime", "cuda.h", "cuda_fp16", "cuda_bf16", "cooperative_groups", "device_launch")
+_CUDA = ("cuda_runtime", "cuda.h", "cuda_fp16", "cuda_bf16", "cooperative_groups")
 
 
 def _is_program(code: str) -> bool:
-    return bool(re.search(r"<<<|\bmain\s*\(", code))
+    return bool(re.search(r"<<<|\bmain\s*\(|\bcuda[A-Z]\w{1,40}\s*\(", code))
 
 
 _DEVICE = re.compile(r"\b(?:__global__|__device__|__shared__|__constant__|constexpr)\b")
@@ -94,8 +95,11 @@ def _host_parts(code: str) -> Iterator[tuple[int, int]]:
             yield statement.span()
 
 
-def device_code(text: str) -> str:
-    """The text without functions of the host, if it is a program; every line keeps its number."""
+def device_code(text: str, folder: str | None = None) -> str:
+    """The text without functions of the host, if it is a program; every line keeps its number.
+
+    `folder` has the program's own headers. Those that are not there are left out, too.
+    """
     text = _with_specifiers(text)
     code = without_comments(text)
     if _is_program(code):
@@ -104,7 +108,8 @@ def device_code(text: str) -> str:
             parts += [text[at:start], blank(text[max(at, start) : end])]
             at = max(at, end)
         text = "".join([*parts, text[at:]])
-        text = re.sub(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^">\n]+)[">]', _kept, text, flags=re.M)
+        include = r'^[ \t]*#[ \t]*include[ \t]*([<"])([^">\n]+)[">]'
+        text = re.sub(include, lambda found: _kept(found, folder), text, flags=re.M)
     launch = re.search(r"<<<", without_comments(text))
     if launch:
         raise KernelError(
@@ -114,13 +119,12 @@ def device_code(text: str) -> str:
     return text
 
 
-def _kept(include: re.Match[str]) -> str:
+def _kept(include: re.Match[str], folder: str | None) -> str:
     """An include of a program; blank if it is of a library that only the host needs."""
     name = include[2]
     known = name in STANDARD or name.startswith(_CUDA)
-    return (
-        include[0] if known or (include[1] == '"' and "helper" not in name) else blank(include[0])
-    )
+    own = include[1] == '"' and folder is not None and (Path(folder) / name).is_file()
+    return include[0] if known or own else blank(include[0])
 
 
 # Functions that CUDA 9 replaced, and CUDA 13 no longer has.

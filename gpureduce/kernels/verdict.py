@@ -141,14 +141,15 @@ class Verdict:
             found.append("part of a block misses a barrier")
         where = self.domain.condition.sentence(self.domain.per_thread, self.domain.alone)
         well = "it is right" if self.obsolete else "nothing wrong found"
+        fault = next((f.fault for f in self.failures if f.fault.startswith("line ")), "")
+        if found and fault:
+            also = "".join(f"; also, {what}" for what in found[1:])
+            return f"{self.name}: {then}{found[0]}: {fault.splitlines()[0]}{also}"
         said = ", and ".join(found) if found else f"{well} {where}".rstrip()
         return f"{self.name}: {then}{said}{self._cause()}"
 
     def _cause(self) -> str:
-        """The line and what is wrong there, if one line is to blame."""
-        for failure in self.failures:
-            if failure.fault.startswith("line "):
-                return f": {failure.fault.splitlines()[0]}"
+        """The line of a race that no barrier mends, and what mends it."""
         for race in self.races.races if self.races else ():
             if race.missing in (ATOMIC, ONE_WRITER):
                 return f": line {race.sides[1].place.line}: {race.remedy}"
@@ -183,9 +184,7 @@ class Verdict:
 
     def _all_right(self) -> str:
         said = [f"All {self.tried} sums came out right ({', '.join(self.dtypes)})."]
-        if not self.takes_n and not self.domain.sizes:
-            said.append("It takes no n, and was tried where n fills its blocks.")
-        elif self.domain.condition != _NONE or self.domain.sizes:
+        if self.takes_n and self.domain.condition != _NONE:
             where = self.domain.condition.sentence(self.domain.per_thread, self.domain.alone)
             said += [f"It was tried only {where}."] if where else []
         said += self._fixed()
@@ -193,8 +192,12 @@ class Verdict:
 
     def _fixed(self) -> list[str]:
         """The sizes, if only some were tried."""
-        sizes = ", ".join(map(str, self.domain.sizes))
-        return [f"It was tried with n = {sizes} alone."] if sizes else []
+        sizes, per_thread = ", ".join(map(str, self.domain.sizes)), self.domain.per_thread
+        if sizes:
+            return [f"It was tried with n = {sizes} alone."]
+        each = f"{per_thread} element{'s' * (per_thread > 1)} per thread"
+        said = f"It takes no n, and was tried where n fills its blocks, with {each}."
+        return [] if self.takes_n else [said]
 
     def _remarks(self) -> list[str]:
         return [f"{remark[0].upper()}{remark[1:]}." for remark in self.remarks]

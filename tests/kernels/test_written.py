@@ -68,14 +68,20 @@ CONDITIONAL = {
                                "part", "Let threads without an element go on with 0"]),
     "small31": ("at_most_992", ["s has room for blocks of up to 992 threads"]),
     "versions": ("powers_of_two", []),
+    "const_n_tree": ("powers_of_two at_most_256", ["tried with n = 4096 alone"]),
+    "lambda_in_kernel": ("powers_of_two", []),
+    "no_zero_pad": ("powers_of_two full_blocks", ["Store 0 where there is no element"]),
+    "two_steps_in_a_line": ("powers_of_two lockstep", ["elements 48 to 63 were added twice"]),
     "templated_block": ("powers_of_two at_most_512 full_blocks lockstep", ["from[32]"]),
     "two_loads": ("powers_of_two full_blocks", ["(2 elements per thread)"]),
 }  # fmt: skip
 RIGHT = (
-    "arch700 file_scope flat2d guide_fence last_block_sample launch_bounds same_value star_plus "
-    "swap_loop twice_shared sdk_multiblock_cg typedef_real void_global warp_atomic whole_program"
+    "agg_activemask arch700 file_scope flat2d guide_fence last_block_sample launch_bounds "
+    "same_value sdk_multiblock_cg star_plus swap_loop twice_shared typedef_real visual_studio "
+    "void_global warp_atomic whole_program"
 ).split()
 WRONG = {
+    "half_warp_branch": ["2 wait in __shfl_down_sync(0xffffffff)"],
     "hidden": ["n = 2, block = 32", "element 1 was left out"],
     "plus": ["line 10: both add to sum[0] at once", "use atomicAdd(&sum[0], ...)"],
     "alias_grid_race": ["missing: __syncthreads()"],
@@ -113,6 +119,8 @@ OF_PROGRAMS = {
     ("sdk_all", "reduce6"): "powers_of_two at_most_512",
     ("sdk_all", "reduce7"): "line 32: thread 0 shuffles from lane 16 of its warp",
     ("sdk_simple", "cg_reduce"): "powers_of_two",
+    ("fence_sample", "reduceMultiPass"): "nothing wrong found for blocks that are powers of two",
+    ("fence_sample", "reduceSinglePass"): "nothing wrong found for blocks that are powers of two",
 }
 
 

@@ -110,9 +110,9 @@ GR_INTRINSIC T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width 
 }
 
 /* Votes and reductions over a warp */
-GR_INTRINSIC unsigned __activemask(void)
+GR_INTRINSIC unsigned __activemask(GR_SITE)
 {
-    return gr_warp_live();
+    return gr_active_lanes(file, line);
 }
 GR_INTRINSIC unsigned __ballot_sync(unsigned mask, int predicate, GR_SITE)
 {

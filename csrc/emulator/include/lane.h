@@ -83,6 +83,7 @@ enum gr_collective {
     GR_REDUCE_AND,
     GR_REDUCE_OR,
     GR_REDUCE_XOR,
+    GR_ACTIVE_MASK,
     GR_COLLECTIVE_COUNT
 };
 
@@ -109,7 +110,8 @@ void gr_cluster_arrive(const char *file, int line);
 void gr_cluster_wait(const char *file, int line);
 uint64_t gr_warp_collective(gr_collective op, unsigned mask, uint64_t value, int argument,
                             int width, const char *file, int line);
-unsigned gr_warp_live(void);
+/* The lanes that are at this line when no lane of the warp can go on without them. */
+unsigned gr_active_lanes(const char *file, int line);
 gr_position gr_where(void);
 /* memcpy without memory access hooks. */
 void gr_copy_bytes(void *to, const void *from, size_t bytes);

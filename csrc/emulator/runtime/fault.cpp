@@ -61,8 +61,8 @@ const char *name_wait(unsigned waits)
         "__shfl_xor_sync",   "__ballot_sync",     "__any_sync",        "__all_sync",
         "__match_any_sync",  "__reduce_add_sync", "__reduce_min_sync", "__reduce_max_sync",
         "__reduce_min_sync", "__reduce_max_sync", "__reduce_and_sync", "__reduce_or_sync",
-        "__reduce_xor_sync", "__syncthreads",     "cluster.sync",      "grid.sync",
-        "copy_wait"};
+        "__reduce_xor_sync", "__activemask",      "__syncthreads",     "cluster.sync",
+        "grid.sync",         "copy_wait"};
     return waits < sizeof names / sizeof *names ? names[waits] : "nothing";
 }
 

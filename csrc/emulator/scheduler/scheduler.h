@@ -65,7 +65,8 @@ struct alignas(64) Warp {
     unsigned ready;              /* lanes that can run, including the running one */
     unsigned at[GR_SCOPE_COUNT]; /* lanes waiting at a barrier, by its scope */
     unsigned meetings;
-    unsigned index; /* in the team */
+    unsigned gathering; /* lanes waiting in __activemask */
+    unsigned index;     /* in the team */
     Block *block;
     uint64_t value[32]; /* operands; each lane stores its own on arrival */
     int argument[32];
@@ -207,9 +208,12 @@ inline void make_ready(Worker *w, Warp *warp, unsigned lanes)
     warp->ready |= lanes;
     w->ready_warps[warp->index / 64] |= 1ull << (warp->index % 64);
 }
+void gather_lanes(Worker *w, Warp *warp); /* the first of those that wait in __activemask */
 inline void make_unready(Worker *w, Warp *warp, unsigned lanes)
 {
     warp->ready &= ~lanes;
+    if (!warp->ready && warp->gathering)
+        gather_lanes(w, warp);
     if (!warp->ready)
         w->ready_warps[warp->index / 64] &= ~(1ull << (warp->index % 64));
 }

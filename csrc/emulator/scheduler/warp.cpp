@@ -112,6 +112,21 @@ static __attribute__((noinline)) void finish(Worker *w, Warp *warp, Meeting *mee
     *meeting = warp->meeting[--warp->meetings];
 }
 
+void gather_lanes(Worker *w, Warp *warp)
+{
+    const Lane *first = lane_of(w, warp, (unsigned)__builtin_ctz(warp->gathering));
+    unsigned together = 0;
+    for (unsigned lanes = warp->gathering; lanes; lanes &= lanes - 1) {
+        const Lane *lane = lane_of(w, warp, (unsigned)__builtin_ctz(lanes));
+        if (lane->file == first->file && lane->line == first->line)
+            together |= lanes & -lanes;
+    }
+    for (unsigned lanes = together; lanes; lanes &= lanes - 1)
+        warp->result[__builtin_ctz(lanes)] = together;
+    warp->gathering &= ~together;
+    make_ready(w, warp, together);
+}
+
 void meetings_leave(Worker *w, Warp *warp)
 {
     for (unsigned i = warp->meetings;
@@ -201,7 +216,18 @@ uint64_t gr_warp_collective(gr_collective op, unsigned mask, uint64_t value, int
     return warp->result[index];
 }
 
-unsigned gr_warp_live(void)
+unsigned gr_active_lanes(const char *file, int line)
 {
-    return gr::worker->lane->warp->live;
+    using namespace gr;
+    Worker *w = worker;
+    Lane *me = w->lane;
+    Warp *warp = me->warp;
+    unsigned index = me->index, bit = 1u << index;
+    me->waits = GR_ACTIVE_MASK;
+    me->file = file;
+    me->line = line;
+    warp->gathering |= bit;
+    make_unready(w, warp, bit);
+    switch_lanes(w, me, next_lane(w, warp, index));
+    return (unsigned)warp->result[index];
 }

@@ -218,6 +218,7 @@ static void reset_team(Worker *w, uint64_t team)
         warp->live = warp->ready = left >= 32 ? 0xffffffff : (1u << left) - 1;
         memset(warp->at, 0, sizeof warp->at);
         warp->meetings = 0;
+        warp->gathering = 0;
         w->ready_warps[i / 64] |= 1ull << (i % 64);
     }
     for (unsigned i = 0; i < w->block_count; ++i) {
