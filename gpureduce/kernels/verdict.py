@@ -246,7 +246,8 @@ class Verdict:
         shown = around[max(0, at - 2) : at + 3]
         return (
             f"By these costs, which the rungs' times follow, {compared.place - 1} of "
-            f"{len(names)} kernels cost more: {', '.join(shown)}. Counts are not times."
+            f"{len(names)} kernels cost more. Its neighbours: {', '.join(shown)}. "
+            "Counts are not times."
         )
 
     def next_step(self) -> str:
