@@ -100,7 +100,7 @@ class _Found:
 
         They are between the lanes of one warp, or the sum is wrong whatever comes first.
         """
-        if any(race.missing in (ATOMIC, ONE_WRITER) for race in looked.races):
+        if any(race.missing in (ATOMIC, ONE_WRITER, "__syncthreads()") for race in looked.races):
             return False
         if all(map(_relies_on_lockstep, looked.races)):
             return True
@@ -120,14 +120,15 @@ def _as_in_samples(found: Races) -> Races:
 
     NVIDIA's guide and samples read the sums of other blocks so: after an atomic and a barrier.
     """
-    fenced = [race for race in found.races if race.fenced]
+    fenced = [race for race in found.races
+              if race.fenced and race.sides[0].place != race.sides[1].place]  # fmt: skip
     lines = {side.place.line for race in fenced for side in race.sides if side.kind == "read"}
     advice = "a __threadfence() after the atomic makes sure of it"
     said = (f"line {line}: reads what other blocks stored before a fence and an atomic; {advice}"
             for line in sorted(lines))  # fmt: skip
     return dataclasses.replace(
         found,
-        races=tuple(race for race in found.races if not race.fenced),
+        races=tuple(race for race in found.races if race not in fenced),
         alike=(*found.alike, *said),
     )
 

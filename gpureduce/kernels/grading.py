@@ -22,8 +22,8 @@ from gpureduce.kernels.check import check, subjects_of
 from gpureduce.kernels.conditions import Domain
 from gpureduce.kernels.kernel import Kernel, kernel
 from gpureduce.kernels.options import traits_of
-from gpureduce.kernels.source_text import KernelError, without_comments
-from gpureduce.kernels.spec import COMPARISONS, RULE, Spec, checked
+from gpureduce.kernels.source_text import COMPARISONS, KernelError, without_comments
+from gpureduce.kernels.spec import RULE, Spec, checked
 from gpureduce.kernels.trials import Failure
 from gpureduce.kernels.verdict import Verdict
 from gpureduce.kernels.worker import Job

@@ -82,7 +82,7 @@ def per_block(code: str) -> tuple[int, tuple[int, ...]]:
             sizes.update(filter(_is_block, whole))
             whole = [factor for factor in whole if not _is_block(factor)]
         threads = max(threads, math.prod(whole))
-    for found in re.finditer(r"__shared__[^;]*?\[([^\[\];]+)\]\s*;", code):
+    for found in re.finditer(r"__shared__[^;]{0,200}?\[([^\[\];]{1,99})\]\s{0,99};", code):
         value = number(found[1], known)
         if value is not None and value > 32:
             sizes.add(min(value // 32 * 32, 1024))
@@ -139,9 +139,12 @@ def _fixed_size(code: str, signature: Signature) -> int | None:
     """The constant that bounds the indexes of the elements, as in ``if (i < N) ... in[i]``."""
     known, blocks = constants(code), per_block(code)[1]
     for index, name in re.findall(r"\b(\w{1,40})\s{0,9}<\s{0,9}(\w{1,40})\b", code):
-        reads = rf"\b{signature.named('in')}\s*\[\s*{index}\b"
         n = number(name, known)
-        if n and 32 <= n <= conditions.MOST_ELEMENTS and n not in blocks and re.search(reads, code):
+        if not n or not 32 <= n <= conditions.MOST_ELEMENTS or n in blocks:
+            continue
+        reads = rf"\b{signature.named('in')}\s*\[\s*{index}\b"
+        of_grid = rf"\b{index}\s*=[^=;,][^;,]{{0,200}}\bblockIdx\b"
+        if re.search(reads, code) and re.search(of_grid, code):
             return n
     return None
 
@@ -164,12 +167,13 @@ def _shares_twice(code: str, signature: Signature) -> bool:
 # A sum for each block, behind the name of the sums.
 _EACH = r"\b{0}\s*\[(?!\s*0\s*\])|\*\s*\(\s*{0}\s*\+|=\s*&?\s*{0}\s*\+\s*blockIdx"
 _GRID = r"\bthis_grid\s*\(|\bgrid_group\b"
-_COUNTER = r"\b__device__\s+(?:volatile\s+)?(?:unsigned\s+int|unsigned|int|uint32_t)\s+(\w+)"
+_DEVICE_VARIABLE = r"\b__device__\b([\w\s,={}]{1,120});"
 
 
 def _knows_all_blocks(signature: Signature) -> bool:
     """Whether a block may know that all blocks are done: by a grid barrier, or by counting them."""
-    counters = "|".join(re.findall(_COUNTER, signature.code))
+    variables = " ".join(re.findall(_DEVICE_VARIABLE, signature.code))
+    counters = "|".join(set(re.findall(r"[A-Za-z_]\w*", variables)))
     counted = counters and re.search(rf"{ATOMIC}(?:{counters})\b", signature.code)
     return "ticket" in signature.roles or bool(counted or re.search(_GRID, signature.code))
 

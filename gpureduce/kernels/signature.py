@@ -201,7 +201,7 @@ def heads(code: str) -> list[re.Match[str]]:
 
 def names_in(text: str) -> list[str]:
     """The names of the kernels in the text."""
-    return [head[1] for head in heads(without_comments(text))]
+    return list(dict.fromkeys(head[1] for head in heads(without_comments(text))))
 
 
 def check_text(text: str) -> None:
@@ -223,13 +223,18 @@ def read(text: str, name: str | None = None) -> Signature:
     names = [head[1] for head in kernels]
     if not kernels:
         raise KernelError(f"there is no kernel in the text; a kernel begins as {FORMS}")
-    if name is None and len(kernels) > 1:
+    if name is None and len(set(names)) > 1:
         raise KernelError(
             f"there are {len(kernels)} kernels in the text: name one of {', '.join(names)}"
         )
     if name is not None and name not in names:
         raise KernelError(f"there is no kernel {name!r} in the text; there is {', '.join(names)}")
     head = kernels[names.index(name) if name else 0]
+    same = [one.start() for one in kernels if one[1] == head[1]]
+    if len(same) > 1 and not re.search(r"(?m)^[ \t]*#[ \t]*el", code[same[0] : same[-1]]):
+        raise KernelError(
+            f"there are {len(same)} kernels named {head[1]} in the text: give each its own name"
+        )
     end = closing(code, head.end() - 1)
     template, template_names = _template(code, head.start(), head[1])
     generic = {n for n, kind in zip(template_names, template, strict=True) if kind in ("In", "Acc")}
@@ -265,19 +270,23 @@ _INDEX = r"\s*\[(?:[^\[\]]|\[[^\[\]]*\])*\]"
 _MOST_ALIASES = 8  # of a pointer
 
 
-def _names_of(name: str, body: str, code: str, depth: int = 3) -> Iterator[tuple[str, str]]:
+def _names_of(
+    name: str, body: str, code: str, depth: int = 3, seen: set[tuple[str, int]] | None = None
+) -> Iterator[tuple[str, str]]:
     """The names of a pointer, each with the text in which it has this name.
 
     They are its own, its aliases, and the names of parameters of helpers that get it.
     """
-    if not name or not depth:
+    seen = set() if seen is None else seen
+    if not name or not depth or (name, hash(body)) in seen:
         return
+    seen.add((name, hash(body)))
     yield name, body
     cast = r"(?:\([^()]{1,60}\)\s*|reinterpret_cast\s*<[^<>]*>\s*\(\s*)?&?\s*"
     alias = rf"(?:\*|&|\bauto)\s*(?:\w+\s+)?(\w+)\s*=\s*{cast}{name}\b"
     others = [other for other in re.findall(alias, body) if other != name]
     for other in dict.fromkeys(others[:_MOST_ALIASES]):
-        yield from _names_of(other, body, code, depth - 1)
+        yield from _names_of(other, body, code, depth - 1, seen)
     for call in re.finditer(rf"\b(\w+)\s*(?:<[^<>;]*>\s*)?\((?=[^;{{}}]{{0,400}}\b{name}\b)", body):
         arguments = split(body[call.end() : closing(body, call.end() - 1)])
         at = [i for i, one in enumerate(arguments) if re.match(rf"\s*{cast}{name}\b(?!\s*\[)", one)]
@@ -289,7 +298,8 @@ def _names_of(name: str, body: str, code: str, depth: int = 3) -> Iterator[tuple
             for i in at[: len(given)]:
                 if "const" not in given[i]:
                     inner = code[helper.open : helper.end]
-                    yield from _names_of(_parameter(given[i]).name, inner, code, depth - 1)
+                    name_there = _parameter(given[i]).name
+                    yield from _names_of(name_there, inner, code, depth - 1, seen)
 
 
 @functools.lru_cache(maxsize=4)

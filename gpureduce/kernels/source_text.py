@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 
@@ -43,18 +44,20 @@ def without_comments(text: str) -> str:
     return _without_dead(re.sub(pattern, lambda found: blank(found[0]), text, flags=re.S))
 
 
+COMPARISONS: dict[str, Callable[[float, float], bool]] = {
+    "==": operator.eq, "!=": operator.ne, "<=": operator.le, ">=": operator.ge,
+    "<": operator.lt, ">": operator.gt,
+}  # fmt: skip
 _DIRECTIVE_WORD = re.compile(
     r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif|define|undef)\b[ \t]*((?:\\\n|[^\n])*)", re.M
 )
 
 
 def _without_dead(code: str) -> str:
-    """The text without the branches of ``#if`` that its own macros exclude."""
+    """The text without the branches of ``#if`` that its own whole-number macros exclude."""
     parts, at, live = [], 0, True
-    # None: whether it is defined, or its value, is not known.
+    # None: it has another value, or may have one.
     macros: dict[str, str | None] = {"__CUDACC__": "1", "__CUDA_ARCH__": "900"}  # the emulator's
-    # Headers of its own may define macros, too. Their names are blank here, as all strings are.
-    knows_all = not re.search(r"^[ \t]*#[ \t]*include\b[ \t]*$", code, re.M)
     # Of each #if that is open: whether the text around it is live, and whether a branch was.
     groups: list[tuple[bool, bool | None]] = []
     for line in _DIRECTIVE_WORD.finditer(code):
@@ -62,54 +65,60 @@ def _without_dead(code: str) -> str:
         parts.append(part if live else blank(part))
         at, word, rest = line.start(), line[1], line[2].strip()
         if word in ("define", "undef"):
-            name, _, value = rest.partition(" ")
-            if live:
-                certain = all(taken for _, taken in groups)
-                if word == "define" or not certain:
-                    macros[name] = value.strip() if certain else None
-                else:
-                    macros.pop(name, None)
+            named = re.match(r"(\w+)[ \t]*(\d{1,9})?[uUlL]*[ \t]*$", rest)
+            if live and (name := re.match(r"\w+", rest)):
+                certain = word == "define" and all(taken for _, taken in groups)
+                macros[name[0]] = named[2] if named and certain else None
         elif word.startswith("if"):
             test = {"ifdef": f"defined({rest})", "ifndef": f"!defined({rest})"}.get(word, rest)
-            truth = _truth(test, macros, knows_all) if live else False
+            truth = _truth(test, macros) if live else False
             groups.append((live, truth))
             live = live and truth is not False
         elif groups and word == "endif":
             live = groups.pop()[0]
         elif groups:
             around, taken = groups.pop()
-            truth = False if taken else _truth("1" if word == "else" else rest, macros, knows_all)
+            truth = False if taken else _truth("1" if word == "else" else rest, macros)
             unknown = taken is None or truth is None
             live = around and truth is not False
             groups.append((around, None if unknown and not taken else bool(taken or truth)))
     return "".join([*parts, code[at:] if live else blank(code[at:])])
 
 
-_NO_TEST = r"[^-\d\s()+*/%<>=!andort]|\*\*|[\d)]\s*\(|<<(?!\s*\d{1,2}\b)"
+_TERM = re.compile(
+    r"(!?)\s*(?:defined\s*(?:\(\s*(\w+)\s*\)|(\w+))|(\w+)(?:\s*(==|!=|<=|>=|<|>)\s*(\w+))?)"
+)
 
 
-def _truth(test: str, macros: dict[str, str | None], knows_all: bool) -> bool | None:
-    """Whether the condition of an ``#if`` holds; None if the text does not tell."""
-    unknown = False
+def _truth(test: str, macros: Mapping[str, str | None]) -> bool | None:
+    """Whether the condition of an ``#if`` holds; None if the text does not tell.
 
-    def value(word: re.Match[str]) -> str:
-        nonlocal unknown
-        name = word[1] or word[2] or word[3]
-        given = macros.get(name, "" if knows_all and not name.startswith("_") else None)
-        unknown = unknown or given is None
-        if not word[3]:  # defined(NAME)
-            return str(int(name in macros))
-        return given or "0"
+    It is read if it compares whole numbers, and joins comparisons by ``&&`` or by ``||``.
+    """
 
-    test = re.sub(r"\bdefined\s*(?:\(\s*(\w+)\s*\)|(\w+))|\b([A-Za-z_]\w*)", value, test)
-    test = re.sub(r"!(?!=)", " not ", test.replace("&&", " and ").replace("||", " or "))
-    test = re.sub(r"(\d)[uUlL]+\b", r"\1", test)
-    if unknown or len(test) > 200 or re.search(_NO_TEST, test):
+    def number_of(word: str) -> int | None:
+        found = re.fullmatch(r"(\d{1,9})[uUlL]*", macros.get(word) or word)
+        return int(found[1]) if found else None
+
+    def holds(term: str) -> bool | None:
+        found = _TERM.fullmatch(term.strip())
+        if not found:
+            return None
+        name = found[2] or found[3]
+        if name:
+            return None if macros.get(name) is None else not found[1]
+        left, right = number_of(found[4]), number_of(found[6] or "0")
+        if left is None or right is None or (found[1] and found[5]):
+            return None
+        held = COMPARISONS[found[5] or "!="](left, right)
+        return held != bool(found[1])
+
+    if len(test) > 200 or ("&&" in test and "||" in test):
         return None
-    try:
-        return bool(eval(test.strip(), {"__builtins__": {}}))
-    except Exception:  # of a text that is no condition
-        return None
+    terms = [holds(term) for term in re.split(r"&&|\|\|", test)]
+    if "||" in test:
+        return True if True in terms else None if None in terms else False
+    return False if False in terms else None if None in terms else True
 
 
 def words_in(code: str) -> set[str]:
@@ -223,9 +232,11 @@ class Block:
     @property
     def is_function(self) -> bool:
         """Whether it is a function, of the host or of a device."""
-        return ")" in self.head and not re.search(
-            r"\b(struct|class|union|enum)\b[^()]*$|=\s*$", self.head
-        )
+        head = re.sub(
+            r"\b(?:__align__|alignas|__attribute__)\s{0,9}\((?:[^()]|\([^()]*\))*\)", " ",
+            self.head[-_NEAR:],
+        )  # fmt: skip
+        return ")" in head and not re.search(r"\b(struct|class|union|enum)\b[^()]*$|=\s*$", head)
 
 
 def blocks(code: str) -> Iterator[Block]:
@@ -261,9 +272,12 @@ def own_code(code: str, kernel: str) -> str:
     Every line keeps its number.
     """
     bodies = [(one, _callable_names(one)) for one in blocks(code) if one.is_function]
-    used = {kernel} | words_in("\n".join(DIRECTIVE.findall(code)))
-    used |= {word for one in blocks(code) if not one.is_function
-             for word in words_in(code[one.open : one.end])}  # fmt: skip
+    outside = code  # with classes, variables and macros, which may call functions
+    for one, _ in bodies:
+        outside = (
+            outside[: one.first] + blank(code[one.first : one.end + 1]) + outside[one.end + 1 :]
+        )
+    used = {kernel} | words_in(outside)
     left = bodies
     while called := [row for row in left if _is_called(row, kernel, used)]:
         left = [row for row in left if row not in called]
@@ -274,9 +288,12 @@ def own_code(code: str, kernel: str) -> str:
 
 
 def _callable_names(function: Block) -> set[str]:
-    return set(re.findall(r"\b(\w{1,99})\s{0,9}(?:<[^<>()]{0,200}>\s{0,9})?\(", function.head))
+    return set(re.findall(r"\b(\w{1,99})\s{0,9}[<(]", function.head))
 
 
 def _is_called(row: tuple[Block, set[str]], kernel: str, used: set[str]) -> bool:
     function, names = row
-    return kernel in names if "__global__" in function.head else bool(names & used)
+    if "__global__" in function.head:
+        return kernel in names
+    is_member = re.search(r"\boperator\b|\w\s{0,9}>?\s{0,9}::", function.head[-_NEAR:])
+    return bool(is_member or names & used)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import difflib
-import operator
 import os
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,13 +16,6 @@ from gpureduce.emulator.counts import COUNTERS
 from gpureduce.kernels import conditions, ladder, options
 from gpureduce.kernels.source_text import KernelError
 
-COMPARISONS: dict[str, Callable[[float, float], bool]] = {
-    "==": operator.eq,
-    "<=": operator.le,
-    ">=": operator.ge,
-    "<": operator.lt,
-    ">": operator.gt,
-}
 RULE = re.compile(
     r"(?P<name>\w+)\s*(?P<compare>==|<=|>=|<|>)\s*(?P<number>\d+(?:\.\d+)?)"
     r"(?:\s+(?P<unit>per block|per element|times the least))?"

@@ -14,7 +14,9 @@ import pytest
 
 import gpureduce
 from gpureduce.cli.main import main
+from gpureduce.kernels import signature
 from gpureduce.kernels.conditions import Domain, Try, parsed, weakest
+from gpureduce.kernels.source_text import without_comments
 from user_kernels import TREE, plain, some
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="no compiler")
@@ -76,12 +78,16 @@ CONDITIONAL = {
     "two_loads": ("powers_of_two full_blocks", ["(2 elements per thread)"]),
 }  # fmt: skip
 RIGHT = (
-    "agg_activemask arch700 file_scope flat2d guide_fence last_block_sample launch_bounds "
-    "same_value sdk_multiblock_cg star_plus swap_loop twice_shared typedef_real visual_studio "
+    "adding_operator agg_activemask aligned_struct arch700 conversion_outside "
+    "counter_among_others function_pointer file_scope flat2d guide_fence last_block_sample "
+    "launch_bounds same_value sdk_multiblock_cg star_plus swap_loop twice_shared typedef_real visual_studio "
     "void_global warp_atomic whole_program"
 ).split()
 WRONG = {
     "half_warp_branch": ["2 wait in __shfl_down_sync(0xffffffff)"],
+    "bound_of_a_thread": [],
+    "lock_without_loop": ["use atomicAdd(&out[0], ...)"],
+    "mirrored_reads": ["it races"],
     "hidden": ["n = 2, block = 32", "element 1 was left out"],
     "plus": ["line 10: both add to sum[0] at once", "use atomicAdd(&sum[0], ...)"],
     "alias_grid_race": ["missing: __syncthreads()"],
@@ -293,7 +299,15 @@ def test_branches_that_the_text_excludes_are_not_read():
     assert gpureduce.kernel(one).options["finishes"] == "yes"
     for head in ('#include "version.h"', "#if __has_include(<x>)\n#define VERSION 2\n#endif"):
         unknown = kernel.text.replace("#define VERSION 2", head)
-        assert gpureduce.kernels.signature.names_in(unknown) == ["sum", "sum"]
+        assert len(signature.heads(without_comments(unknown))) == 2
+    tab = kernel.text.replace("VERSION 2", "VERSION\t1").replace("VERSION ==", "VERSION <")
+    assert len(signature.heads(without_comments(tab))) == 1
+
+
+def test_kernels_of_one_name_are_refused():
+    text = "namespace a {\n" + TREE + "}\nnamespace b {\n" + TREE + "}\n"
+    with pytest.raises(gpureduce.KernelError, match="there are 2 kernels named my_rung"):
+        gpureduce.kernel(text)
 
 
 def test_each_kernel_of_a_program_has_a_verdict(capsys):
