@@ -80,8 +80,8 @@ CONDITIONAL = {
 RIGHT = (
     "adding_operator agg_activemask aligned_struct arch700 conversion_outside "
     "counter_among_others function_pointer file_scope flat2d guide_fence last_block_sample "
-    "launch_bounds same_value sdk_multiblock_cg star_plus swap_loop twice_shared typedef_real visual_studio "
-    "void_global warp_atomic whole_program"
+    "launch_bounds same_value sdk_multiblock_cg star_plus swap_loop twice_shared typedef_real "
+    "visual_studio void_global warp_atomic whole_program"
 ).split()
 WRONG = {
     "half_warp_branch": ["2 wait in __shfl_down_sync(0xffffffff)"],
