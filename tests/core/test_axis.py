@@ -470,7 +470,7 @@ def test_errors(error, match, keywords):
 
 
 def test_differences_from_numpy():
-    """Those of the table in docs/axis.md."""
+    """The differences that the table of docs/axis.md lists."""
     large, infinite = np.full(2, 1e308), np.array([np.inf, -np.inf])
     for options in ({}, {"strategy": "cpu"}, {"device": "emulator"}):  # a warning is an error
         assert gpureduce.sum(large, axis=0, **options) == np.inf

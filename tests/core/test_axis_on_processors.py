@@ -30,7 +30,7 @@ def check_rows(rows):
 
 
 def test_sizes_of_rows_in_bins():
-    """One element of each row is much larger or smaller than those that bins are chosen by."""
+    """One element of each row is far beyond the sample by which bins are chosen."""
     rng = np.random.default_rng(1)
     for n in SIZES:
         rows = rng.standard_normal((66, n))
@@ -160,7 +160,7 @@ def test_columns_of_few_rows_are_added_in_the_documented_order(dtype):
 
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_columns_of_few_integers(dtype):
-    """Of every width near those of strips and vectors."""
+    """Rows of every width near a strip or a vector."""
     rng, info = np.random.default_rng(5), np.iinfo(dtype)
     for n in COUNTS:
         for width in (64, 65, 127, 128, 129, 200, 511, 512, 513, 700):

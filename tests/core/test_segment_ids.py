@@ -317,7 +317,7 @@ def pairs_that_cancel(spread):
 
 WIDE = pairs_that_cancel(1000)
 IN_ORDER = np.sort(np.random.default_rng(1).integers(0, 1000, 2**22))
-# An array, what it becomes, and what is added up meanwhile.
+# An array, its new contents, and the sum that runs while they are written.
 CHANGED = {
     "values between two passes": (
         WIDE, [pairs_that_cancel(2)],

@@ -224,7 +224,7 @@ def test_a_value_beyond_the_sample(dtype, count, large, small):
 
 @pytest.mark.parametrize("up", range(-2, 16, 6))
 def test_values_at_the_ends_of_the_words(up):
-    """Bits that words just hold, or just do not, above and below those of the sample."""
+    """Exponents at the borders of the words, above and below the exponents of the sample."""
     values, at = np.ones(SAMPLED, np.float32), unsampled("float32")
     for more, count in ((0, 200_000), (24, 90_000)):
         values[at], values[at + 1] = 2.0 ** (up + more), 2.0 ** (-up - more)
@@ -243,7 +243,7 @@ def test_zeros_rows_and_gaps_in_the_sample():
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_sums_that_overflow_a_word_planned_by_a_sample(dtype):
-    """All of one sign, and a segment that is far longer than the others."""
+    """Elements of one sign, and one segment that is far longer than all other segments."""
     ids = np.random.default_rng(2).integers(0, 300_000, SAMPLED)
     ids[: SAMPLED // 2] = 5
     as_by_processors(np.abs(usual(dtype)) + 1, ids, num_segments=300_000)

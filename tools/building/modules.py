@@ -26,6 +26,7 @@ from building.nvcc import (
     cuda_wanted,
     find_tool,
     nvcc_release,
+    self_description,
     toolkit_of,
     wants_cuda,
 )
@@ -116,7 +117,7 @@ def compile_all(jobs: list[Job]) -> None:
 def ask_compiler(option: str) -> str:
     """The first line that the C compiler prints for an option."""
     command = [*os.environ.get("CC", "gcc").split(), option]
-    return subprocess.run(command, capture_output=True, text=True).stdout.partition("\n")[0]
+    return self_description(command).stdout.partition("\n")[0]
 
 
 def for_arm() -> bool:
@@ -125,7 +126,7 @@ def for_arm() -> bool:
 
 
 def is_clang(compiler: list[str]) -> bool:
-    said = subprocess.run([*compiler, "--version"], capture_output=True, text=True).stdout
+    said = self_description([*compiler, "--version"]).stdout
     return "clang" in said
 
 
@@ -276,7 +277,7 @@ class CudaBuild:
         self.tools = tools
         self.nvcc = nvcc
         self.release = nvcc_release(nvcc)
-        self.options = subprocess.run([nvcc, "--help"], capture_output=True, text=True).stdout
+        self.options = self_description([nvcc, "--help"]).stdout
         self.libraries = [
             *(f"-L{home / d}" for d in ("lib64", "lib") if (home / d).is_dir()),
             *("-lcudart_static", "-ldl", "-lrt"),

@@ -26,17 +26,22 @@ CUDA_WHEELS = [
 find_tool = runpy.run_path(str(ROOT / "gpureduce" / "hardware" / "toolkit.py"))["find"]
 
 
+def self_description(command: list[str | Path]) -> subprocess.CompletedProcess[str]:
+    """The output of a tool on itself, which takes a moment: a minute is the limit."""
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
 def toolkit_of(nvcc: Path) -> Path:
     """The toolkit's folder, as nvcc reports it: the nvcc on PATH may be a wrapper script."""
     command = [nvcc, "--dryrun", "-x", "cu", os.devnull]
-    said = subprocess.run(command, capture_output=True, text=True).stderr
+    said = self_description(command).stderr
     top = re.search(r"^#\$ TOP=(.+)$", said, re.M)
     return Path(top.group(1)).resolve() if top else nvcc.resolve().parent.parent
 
 
 def nvcc_release(nvcc: Path) -> tuple[int, ...]:
     """The toolkit's version as nvcc reports it, such as (13, 0); empty if it reports none."""
-    said = subprocess.run([nvcc, "--version"], capture_output=True, text=True).stdout
+    said = self_description([nvcc, "--version"]).stdout
     release = re.search(r"release ([\d.]+),", said)
     return tuple(map(int, release.group(1).split("."))) if release else ()
 
@@ -96,7 +101,7 @@ def archs_of_cards() -> str:
     """The compute capabilities of this machine's GPUs, such as "80;90"; "" without a GPU."""
     command = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
     try:
-        said = subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
+        said = self_description(command).stdout
     except (OSError, subprocess.SubprocessError):
         return ""
     return ";".join(found.replace(".", "") for found in re.findall(r"^\d+\.\d$", said, re.M))
