@@ -137,7 +137,7 @@ GROUPS: dict[str, Callable[..., Sums]] = {
 
 
 def words(numbers: Array, fmt: Format) -> Array:
-    """The bits of the sums, those of both parts if they are complex."""
+    """The bits of the sums; of a complex sum, the bits of both parts."""
     parts = numbers.view(fmt.dtype) if numbers.dtype.kind == "c" else numbers
     return fmt.bits(parts).reshape(len(numbers), -1)
 

@@ -9,7 +9,7 @@ import pytest
 
 
 def some(cases: Iterable[Any], every: int) -> list[Any]:
-    """The cases of a test that takes a second for each: the others of `every` are marked slow."""
+    """Cases that take a second each: all but the first of each `every` cases are marked slow."""
     rows = [case if isinstance(case, tuple) else (case,) for case in cases]
     return [
         pytest.param(*row, marks=() if i % every == 0 else pytest.mark.slow)
