@@ -196,8 +196,8 @@ def traits_of(signature: Signature, options: Mapping[str, str]) -> int:
     traits = _host.MANY | _host.ALONE if alone else _ELEMENTS[options["elements"]]
     traits |= _SHARED[options["shared"]]
     finishes = options["finishes"] == "yes"
-    traits |= _host.FINISHES if finishes else _host.PARTIALS
-    traits |= _host.PARTIALS if finishes and _has(_EACH, signature) else 0
+    partials = not finishes or (_has(_EACH, signature) and _knows_all_blocks(signature))
+    traits |= (_host.FINISHES if finishes else 0) | (_host.PARTIALS if partials else 0)
     traits |= _SCRATCH[options["scratch"]] if "work" in signature.roles else 0
     traits |= _host.TICKET if "ticket" in signature.roles else 0
     traits |= _host.BLOCK_TEMPLATE if signature.block else 0
