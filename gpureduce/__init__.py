@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from gpureduce.emulator.explain import Comparison, Explanation, explain
     from gpureduce.emulator.race import Race
     from gpureduce.emulator.races import Races, races
+    from gpureduce.emulator.replay import Replay, replay
     from gpureduce.kernels.check import check
     from gpureduce.kernels.grading import Grade, grade
     from gpureduce.kernels.kernel import Kernel, kernel
@@ -82,6 +83,7 @@ _HOMES = {
     "emulator.explain": "Comparison Explanation explain",
     "emulator.race": "Race",
     "emulator.races": "Races races",
+    "emulator.replay": "Replay replay",
     "kernels.check": "check",
     "kernels.grading": "Grade grade",
     "kernels.kernel": "Kernel kernel",
@@ -113,6 +115,7 @@ __all__ = [
     "Measurement",
     "Race",
     "Races",
+    "Replay",
     "Source",
     "Strategy",
     "SumResult",
@@ -138,6 +141,7 @@ __all__ = [
     "kernel",
     "plot",
     "races",
+    "replay",
     "segment_digits",
     "segment_sum",
     "source",

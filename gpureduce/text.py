@@ -93,20 +93,23 @@ def _is_words(cell: str) -> bool:
     return cell.removeprefix("`")[:1].isalpha() and cell not in ("n/a", "nan")
 
 
+def plain(value: Any) -> Any:
+    """A value for JSON. NumPy's numbers become plain ones; numbers that JSON lacks become text."""
+    if isinstance(value, (str, int, type(None))):
+        return value
+    if isinstance(value, dict):
+        return {key: plain(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(one) for one in value]
+    if isinstance(value, np.ndarray):
+        return plain(list(value))
+    value = value.item() if isinstance(value, np.generic) else value
+    is_number = isinstance(value, float) and math.isfinite(value)
+    return value if is_number or isinstance(value, (str, int, type(None))) else str(value)
+
+
 def show_json(what: object) -> None:
-    """Prints JSON. NumPy's numbers become plain ones; numbers that JSON lacks become text."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: plain(one) for key, one in value.items()}
-        if isinstance(value, (list, tuple)):
-            return [plain(one) for one in value]
-        if isinstance(value, np.ndarray):
-            return plain(list(value))
-        value = value.item() if isinstance(value, np.generic) else value
-        is_number = isinstance(value, float) and math.isfinite(value)
-        return value if is_number or isinstance(value, (str, int, type(None))) else str(value)
-
+    """Prints JSON."""
     print(json.dumps(plain(what), indent=1, allow_nan=False))
 
 

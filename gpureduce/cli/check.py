@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from gpureduce.core import json_files, output_files, text_files
-from gpureduce.kernels import conditions, programs, signature
+from gpureduce.emulator import replay_page
+from gpureduce.kernels import conditions, programs, replaying, signature
 from gpureduce.kernels.check import check
 from gpureduce.kernels.kernel import Kernel, kernel
 from gpureduce.kernels.options import OPTIONS
@@ -43,7 +44,14 @@ def _run(arguments: argparse.Namespace) -> None:
         arguments.html, "--html", "check", (".html",),
         inputs=[arguments.file], force=arguments.force,
     )  # fmt: skip
+    film = output_files.checked(
+        arguments.replay, "--replay", "replay", (".html",),
+        inputs=[arguments.file], force=arguments.force,
+    )  # fmt: skip
     kernels, refused = _kernels(arguments)
+    if film and len(kernels) > 1:
+        names = ", ".join(made.name for made in kernels)
+        raise ValueError(f"--replay shows one kernel: name one of {names} by --name")
     verdicts = [
         check(
             made, arguments.dtype, hint=not arguments.no_hint, seed=arguments.seed,
@@ -53,6 +61,9 @@ def _run(arguments: argparse.Namespace) -> None:
     ]  # fmt: skip
     if target:
         output_files.write(target, page(verdicts), "check")
+    if film:
+        shown = replaying.failing(kernels[0], verdicts[0])
+        output_files.write(film, replay_page.page(shown.as_dict()), "replay")
     if arguments.json:
         several = ",\n".join(verdict.to_json() for verdict in verdicts)
         print(several if len(verdicts) == 1 else f"[{several}]")
@@ -90,5 +101,9 @@ def register(command: Command) -> None:
     added.add_argument("--all", action="store_true", help="also races that a condition allows")
     added.add_argument("--seed", type=int, default=0, help="draws some of the sizes (default: 0)")
     added.add_argument("--no-hint", action="store_true", help="do not tell what to try next")
+    added.add_argument(
+        "--replay", metavar="FILE.html",
+        help="also write a page that plays the smallest failure, and opens at the step to look at",
+    )  # fmt: skip
     added.add_argument("--html", metavar="FILE.html", help="also write the verdict as a page")
     output_files.add_force(added)

@@ -26,6 +26,7 @@ from gpureduce.cli import (
     npy_files,
     progress,
     races,
+    replay,
     segments,
     tour,
 )
@@ -295,6 +296,7 @@ def _parser() -> Parser:
     _bench_arguments(benching)
     explain.register(command)
     races.register(command)
+    replay.register(command)
     check.register(command)
     grade.register(command)
     tuning_ = command("tune", tuning.command, "find the quickest kernels of this card for `fast`")

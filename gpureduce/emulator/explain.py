@@ -110,7 +110,8 @@ class Comparison(CountsPair):
         return self.picture().html(title=title)
 
 
-def _find(strategy: object, argument: str) -> registry.Strategy:
+def find(strategy: object, argument: str) -> registry.Strategy:
+    """The strategy of this name, if it has a kernel of its own."""
     chosen = registry.find(strategy, argument)
     if chosen.launches_kernels and chosen.kind not in ("segments", "keys"):
         return chosen
@@ -244,7 +245,7 @@ def _explained(strategy: object, argument: str, asked: tuple[Any, ...]) -> Expla
         names = ("n", "dtype", "block", "grid", "finish", "input_dtype", "sample", "shape")
         named = dict(zip(names, asked, strict=True))
         return cast(Explanation, strategy.call("explain", **named))
-    return _explain(_find(strategy, argument), *asked)
+    return _explain(find(strategy, argument), *asked)
 
 
 def _explain(

@@ -157,7 +157,7 @@ def _default_size(traits: int, dtype: str, block: int, grid: int) -> tuple[int, 
     return 8 * block + 7, grid
 
 
-def _schedule(wanted: str | Schedule) -> tuple[str, Schedule]:
+def named_schedule(wanted: str | Schedule) -> tuple[str, Schedule]:
     """A schedule and the name that it goes by in a report."""
     if isinstance(wanted, Schedule):
         schedule = wanted
@@ -193,7 +193,7 @@ def examine(
     finish = strategy.finishes[0] if len(strategy.finishes) == 1 else None
     request = Request(strategy, conversion, block, grid, finish)
     device = devices.choose_device("emulator")
-    for name, schedule in map(_schedule, schedules):
+    for name, schedule in map(named_schedule, schedules):
         # A wrong kernel may have left a ticket drawn, or sums that the next order must not find.
         module.free_scratch()
         reports: list[str] = []
@@ -213,8 +213,9 @@ def examine(
             raise MemoryError(f"no memory for what was found in {strategy.name} with n={n}")
         found.add(name, json.loads(reports[0]))
     module.free_scratch()
+    names = tuple(named_schedule(one)[0] for one in schedules)
     return Races(
-        strategy.name, n, dtype, block, grid or None, tuple(_schedule(s)[0] for s in schedules),
+        strategy.name, n, dtype, block, grid or None, names,
         found.races(), tuple(found.barriers.values()), found.faults, found.wrong, expected,
         tuple(found.unwritten.values()), tuple(found.alike.values()),
     )  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import gpureduce
-from gpureduce import emulator
+from gpureduce import _host, emulator
 from gpureduce.core import devices, on_device
 from gpureduce.core.dtypes import convert
 from gpureduce.core.registry import Strategy
@@ -16,6 +16,7 @@ from gpureduce.core.results import SumResult
 from gpureduce.core.schedule import Schedule
 from gpureduce.emulator.explain import explain
 from gpureduce.emulator.races import races
+from gpureduce.emulator.replay_steps import Recording, record
 from gpureduce.kernels.trials import Case, Failure, Subject
 
 Tell = Callable[[str, object], None]
@@ -65,3 +66,15 @@ def measure(
 def race(strategy: Strategy, _: Tell, **named: Any) -> Any:
     """The races."""
     return races(strategy, **named)  # type: ignore[arg-type]
+
+
+def record_all(
+    strategy: Strategy, _: Tell, arrays: list[Any], wanted: Any, block: int, grid: int,
+    schedule: Schedule,
+) -> tuple[Recording, ...]:  # fmt: skip
+    """The steps of a kernel, for each array. The host adds up its block sums."""
+    if not strategy.traits & _host.FINISHES:
+        strategy = replace(strategy, finishes=("host",))
+    return tuple(
+        record(strategy, array, wanted, block, grid, Schedule(*schedule)) for array in arrays
+    )

@@ -186,7 +186,8 @@ class Kernel(registry.UserKernel):
             **named: Any) -> Any:  # fmt: skip
         """Calls a function of this package in the process for kernels."""
         limits = named.pop("limits", self.limits)
-        job = Job(module, function, self.loaded(pairs), arguments, named, limits)
+        loaded = self.loaded(pairs, named.pop("may_be_obsolete", False))
+        job = Job(module, function, loaded, arguments, named, limits)
         outcome = process.run(job)
         print(outcome.printed, end="")
         return process.result_of(outcome, self.name)
@@ -205,7 +206,7 @@ class Kernel(registry.UserKernel):
             )
         if device != "emulator":
             if hasattr(arr, "shape"):
-                self._check_size(math.prod(arr.shape), block)
+                self.check_size(math.prod(arr.shape), block)
             asked = Arguments(self.name, dtype, block, grid, finish, device, False, stream, timing)
             result = on_card.add(self, arr, asked)
             if result is not None:
@@ -213,13 +214,13 @@ class Kernel(registry.UserKernel):
         if stream is not None:
             raise ValueError("stream is for arrays on a GPU; this one is in host memory")
         array = arrays.as_array(arr)
-        self._check_size(array.size, block)
+        self.check_size(array.size, block)
         pairs = self.pairs(array.dtype, dtype)
         named = {"dtype": dtype, "block": block, "grid": grid, "finish": finish, "timing": timing}
         named["order"] = schedule.current()
         return self.run("gpureduce.kernels.jobs", "add", pairs, array, **named)
 
-    def _check_size(self, n: int, block: int | None) -> None:
+    def check_size(self, n: int, block: int | None) -> None:
         """Raises for a number of elements that a kernel without n does not add up."""
         part, sizes = (block or 256) * self.domain.per_thread, self.domain.sizes
         if self.signature.takes_n:
@@ -258,6 +259,9 @@ class Kernel(registry.UserKernel):
         elements = named["input_dtype"]
         pairs = self.pairs(wanted if elements is None else dtypes.named(elements), wanted)
         return self.run("gpureduce.kernels.jobs", "count", pairs, **named)
+
+    def _replay(self, *how: Any) -> Any:
+        return load("kernels.replaying").replay(self, *how)
 
     def _races(self, n: Any, dtype: Any, block: Any, grid: Any, schedules: Any) -> Any:
         dtype = dtypes.named(self.dtypes[0] if dtype is None else dtype)

@@ -4,6 +4,7 @@
 #ifdef GR_EMULATOR_TRACED
 
 #include "emulator/trace/counters.h"
+#include "emulator/trace/steps.h"
 #include "emulator/races/races.h"
 #include "backend/backend.h"
 #include "bindings/device/run.h"
@@ -349,6 +350,84 @@ static PyObject *py_count_sum(PyObject *self, PyObject *args)
     return counted(self, args, gr_py_sum, blocks_and_requests);
 }
 
+static PyObject *place_row(const void *recorder, size_t i)
+{
+    const char *file;
+    int line;
+    gr_recorded_place(recorder, i, &file, &line);
+    return Py_BuildValue("zi", file, line);
+}
+
+static PyObject *array_row(const void *arrays, size_t i)
+{
+    const gr_step_array *array = (const gr_step_array *)arrays + i;
+    return Py_BuildValue("zNIKKI", array->name, PyBool_FromLong(array->is_shared), array->launch,
+                         (unsigned long long)array->base, (unsigned long long)array->bytes,
+                         array->element);
+}
+
+static PyObject *launch_row(const void *launches, size_t i)
+{
+    const gr_step_launch *launch = (const gr_step_launch *)launches + i;
+    return Py_BuildValue("II", launch->grid, launch->block);
+}
+
+/* What replay_sum() keeps of a recorder. */
+static PyObject *replayed(gr_recorder *recorder)
+{
+    const gr_step *steps;
+    const gr_step_array *arrays;
+    const gr_step_launch *launches;
+    size_t count = gr_recorded_replay(recorder, &steps);
+    size_t array_count = gr_recorded_arrays(recorder, &arrays);
+    size_t launch_count = gr_recorded_launches(recorder, &launches);
+    return Py_BuildValue("Ny#NNN", PyBool_FromLong(gr_has_more_steps(recorder)),
+                         count ? (const char *)steps : "", (Py_ssize_t)(count * sizeof *steps),
+                         list_of(gr_recorded_places(recorder), place_row, recorder),
+                         list_of(array_count, array_row, arrays),
+                         list_of(launch_count, launch_row, launches));
+}
+
+static PyObject *py_replay_sum(PyObject *self, PyObject *args)
+{
+    const gr_sample every_team = {0, UINT64_MAX, 1, 0};
+    const gr_arrivals none = {0};
+    PyObject *array, *launch, *kept, *rest = NULL, *found = NULL;
+    Py_ssize_t most;
+    if (!PyArg_ParseTuple(args, "OOnO!", &array, &launch, &most, &PyList_Type, &kept) ||
+        !(rest = PyTuple_Pack(2, array, launch)))
+        return NULL;
+    gr_recorder *recorder = gr_recorder_new(&every_team, 1, &none);
+    PyObject *sum = NULL, *type, *value, *traceback;
+    if (!recorder || !gr_keep_steps(recorder, (size_t)most)) {
+        PyErr_NoMemory();
+    } else {
+        gr_record(recorder);
+        sum = gr_py_sum(self, rest);
+        gr_record(NULL);
+        PyErr_Fetch(&type, &value, &traceback);
+        found = replayed(recorder);
+        if (!found || PyList_Append(kept, found) < 0)
+            Py_CLEAR(sum);
+        else
+            PyErr_Restore(type, value, traceback);
+    }
+    gr_recorder_free(recorder);
+    Py_XDECREF(found);
+    Py_DECREF(rest);
+    return sum;
+}
+
+static PyObject *step_name(const void *Py_UNUSED(context), size_t i)
+{
+    return PyUnicode_FromString(gr_step_name((unsigned)i));
+}
+
+static PyObject *py_step_names(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
+{
+    return list_of(GR_STEP_KINDS, step_name, NULL);
+}
+
 PyMethodDef gr_trace_methods[] = {
     {"plan_pass", py_plan_pass, METH_VARARGS,
      "plan_pass(n, launch, later)\n--\n\n"
@@ -373,6 +452,12 @@ PyMethodDef gr_trace_methods[] = {
      "count_sum(...)\n--\n\n"
      "What all launches of sum() with these arguments do: its result, what count_pass() tells, and "
      "a pair: the blocks, and the global loads and atomics of the warp with most of them."},
+    {"replay_sum", py_replay_sum, METH_VARARGS,
+     "replay_sum(array, launch, most, kept)\n--\n\n"
+     "As sum(). Appends to a list, also where the sum fails: whether there were more than the most "
+     "steps, the steps as bytes, the places (file, line), the arrays (name, in shared memory, "
+     "launch, base, bytes, bytes of an element), the launches (grid, block)."},
+    {"step_names", py_step_names, METH_NOARGS, "The names of the kinds of steps, in order."},
     {"shared_wavefronts", py_shared_wavefronts, METH_VARARGS,
      "shared_wavefronts(offsets, mask, size, store)\n--\n\n"
      "Wavefronts of one warp instruction on shared memory, and how few they could be."},

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "emulator/races/detector.h"
+#include "emulator/trace/recorder.h"
 #include "threads/clock.h"
 #include "emulator/runtime/fault.h"
 #include "emulator/runtime/shared_memory.h"
@@ -151,6 +152,8 @@ static inline Lane *lane_ended(Worker *w, Lane *me)
     Warp *warp = me->warp;
     Block *block = warp->block;
     unsigned bit = 1u << me->index;
+    if (counted(w))
+        count_end(w, me);
     me->saved = nullptr;
     warp->live &= ~bit;
     make_unready(w, warp, bit);

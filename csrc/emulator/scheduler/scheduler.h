@@ -223,6 +223,9 @@ inline void make_unready(Worker *w, Warp *warp, unsigned lanes)
 Barrier *barriers_leave(Worker *w, Lane *lane);
 void meetings_leave(Worker *w, Warp *warp);
 
+/* The lane that `lane` reads from in a shuffle, as PTX's shfl defines it. */
+int shuffle_source(gr_collective op, int lane, int argument, int width);
+
 [[noreturn]] void deadlock(Worker *w);       /* fault.h */
 [[noreturn]] void stack_overflow(Worker *w); /* fault.h */
 

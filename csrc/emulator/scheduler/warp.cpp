@@ -10,8 +10,7 @@ namespace gr
 /* The result of reading from an absent lane, which CUDA leaves undefined. */
 static constexpr uint64_t undefined = ~0ull;
 
-/* The lane that `lane` reads from, as PTX's shfl defines it. */
-static int shuffle_source(gr_collective op, int lane, int argument, int width)
+int shuffle_source(gr_collective op, int lane, int argument, int width)
 {
     int first = lane & ~(width - 1), last = first + width - 1, from;
     argument &= 31;
@@ -105,9 +104,9 @@ static __attribute__((noinline)) void finish(Worker *w, Warp *warp, Meeting *mee
 {
     if (watched(w))
         watch_meeting(w, warp, meeting);
+    resolve(w, warp, meeting);
     if (counted(w))
         count_meeting(w, warp, meeting);
-    resolve(w, warp, meeting);
     make_ready(w, warp, meeting->arrived);
     *meeting = warp->meeting[--warp->meetings];
 }

@@ -206,6 +206,8 @@ static void place_block(const Launch *launch, Block *block, uint64_t team, unsig
     block->index.x = (unsigned)(cluster % across) * size.x + rank % size.x;
     block->index.y = (unsigned)(cluster / across % down) * size.y + rank / size.x % size.y;
     block->index.z = (unsigned)(cluster / across / down) * size.z + rank / size.x / size.y;
+    const uint3 &at = block->index;
+    block->rank = at.x + launch->grid.x * (at.y + launch->grid.y * at.z);
 }
 
 static void reset_team(Worker *w, uint64_t team)

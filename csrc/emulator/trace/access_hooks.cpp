@@ -33,7 +33,11 @@ static void access(Worker *w, const void *address, size_t size, Access to_others
                    const void *place, bool is_volatile)
 {
     static const char *const verbs[] = {"reads", "writes", "updates"};
+    if (counted(w))
+        settle(w);
     take_turns(w);
+    if (counted(w)) /* another lane may have run */
+        settle(w);
     look_now_and_then(w);
     w->vain = 0;
     w->last = {(uintptr_t)address, size, place};
@@ -178,7 +182,7 @@ void gr_trace_copy(const void *shared, const void *global, size_t bytes, const v
     if (lane_watched())
         watch_copy(worker, shared, global, bytes, barrier, file, line);
     if (lane_counted())
-        count_copy(worker, bytes, file, line);
+        count_copy(worker, shared, global, bytes, file, line);
 }
 void gr_trace_copied(const void *barrier, const char *file, int line)
 {

@@ -104,6 +104,11 @@ int gr_recorded(gr_recorder *recorder)
     return !recorder->failed;
 }
 
+void gr_recorded_place(const gr_recorder *recorder, size_t place, const char **file, int *line)
+{
+    find_line(recorder->places[place].place, file, line);
+}
+
 size_t gr_recorded_lines(const gr_recorder *recorder, const gr_counted_line **lines)
 {
     *lines = recorder->lines.data();

@@ -66,8 +66,8 @@ static StepRecord *step_at(gr_recorder *r, unsigned barrier, unsigned sync)
 
 /* --- a warp's pending instructions --------------------------------------------------------- */
 
-static inline __attribute__((always_inline)) void come_to(gr_recorder *r, const Lane *lane,
-                                                          Place place, uintptr_t address)
+static inline __attribute__((always_inline)) Instruction *come_to(gr_recorder *r, const Lane *lane,
+                                                                  Place place, uintptr_t address)
 {
     WarpRecord *warp = &r->warps[lane->warp->index];
     unsigned index = lane->index;
@@ -88,8 +88,26 @@ static inline __attribute__((always_inline)) void come_to(gr_recorder *r, const 
         column->used = time + 1;
     }
     Instruction *instruction = &column->instructions[time];
+    if (r->replay && !instruction->mask)
+        instruction->step = keep_step(r, lane->warp, place.deed, number, place.size);
     instruction->mask |= 1u << index;
     instruction->address[index] = address;
+    return instruction;
+}
+
+/* Runs `count`, which adds to the counters of a place, for a step of a replay. */
+template <typename Count>
+static inline void count_step(gr_recorder *r, unsigned place, uint32_t step, Count count)
+{
+    if (!r->replay) {
+        count();
+        return;
+    }
+    const gr_counters before = r->places[place].now;
+    count();
+    const gr_counters *after = &r->places[place].now;
+    for (unsigned c = 0; c < GR_COUNTER_COUNT; ++c)
+        r->replay->steps[step].counts[c] += (uint32_t)(after->count[c] - before.count[c]);
 }
 
 /* Called when the warp has reached a barrier: its pending instructions are complete, and are
@@ -101,7 +119,9 @@ static void flush(Worker *w, const Warp *warp)
     for (unsigned number : record->touched) {
         Column *column = &record->columns[number];
         for (unsigned i = 0; i < column->used; ++i) {
-            count_instruction(w, number, warp, &column->instructions[i]);
+            const Instruction *instruction = &column->instructions[i];
+            count_step(r, number, instruction->step,
+                       [&] { count_instruction(w, number, warp, instruction); });
             if (r->places[number].place.deed != FENCE)
                 record->active |= column->instructions[i].mask;
         }
@@ -154,24 +174,40 @@ void count_access(Worker *w, const void *address, size_t size, Access kind, cons
         uintptr_t at = (uintptr_t)address;
         for (size_t left = size; left; left -= left < 16 ? left : 16, at += 16) {
             uint8_t part = left < 16 ? (uint8_t)left : 16; /* the most per instruction */
-            come_to(r, w->lane, {(uintptr_t)place, 0, 0, part, deeds[kind]}, at);
+            Place here = {(uintptr_t)place, 0, 0, part, deeds[kind]};
+            const Instruction *instruction = come_to(r, w->lane, here, at);
+            if (r->replay)
+                keep_access(w, instruction->step, at, part, deeds[kind]);
         }
     });
 }
 
 void count_fence(Worker *w, const char *file, int line)
 {
-    with_memory(w, w->recorder, [&] { come_to(w->recorder, w->lane, site(file, line, FENCE), 0); });
+    gr_recorder *r = w->recorder;
+    with_memory(w, r, [&] {
+        const Instruction *instruction = come_to(r, w->lane, site(file, line, FENCE), 0);
+        if (r->replay)
+            r->replay->steps[instruction->step].mask |= 1u << w->lane->index;
+    });
 }
 
-void count_copy(Worker *w, size_t bytes, const char *file, int line)
+void count_copy(Worker *w, const void *shared, const void *global, size_t bytes, const char *file,
+                int line)
 {
     gr_recorder *r = w->recorder;
     with_memory(w, r, [&] {
         unsigned number = place_number(r, site(file, line, MEETING));
-        Count count = count_at(r, number, &r->warps[w->lane->warp->index]);
-        count.add(GR_COUNT_bulk_copies, 1);
-        count.add(GR_COUNT_bulk_copy_bytes, bytes);
+        uint32_t step = 0;
+        if (r->replay) {
+            step = keep_step(r, w->lane->warp, GR_STEP_COPY, number, bytes);
+            keep_copy(w, step, (uintptr_t)shared, (uintptr_t)global);
+        }
+        count_step(r, number, step, [&] {
+            Count count = count_at(r, number, &r->warps[w->lane->warp->index]);
+            count.add(GR_COUNT_bulk_copies, 1);
+            count.add(GR_COUNT_bulk_copy_bytes, bytes);
+        });
     });
 }
 
@@ -188,12 +224,19 @@ void count_barrier(Worker *w, const Barrier *barrier, gr_scope scope)
                 continue;
             const Lane *lane = lane_of(w, warp, (unsigned)__builtin_ctz(warp->at[scope]));
             unsigned number = place_number(r, site(lane->file, lane->line, MEETING));
-            Count count = count_at(r, number, &r->warps[warp->index]);
-            if (!counted)
-                count.add(counters[scope], 1);
-            counted = true;
-            if (scope == GR_BLOCK)
-                count.add(GR_COUNT_block_barrier_instructions, 1);
+            uint32_t step = 0;
+            if (r->replay) {
+                step = keep_step(r, warp, GR_STEP_BLOCK_BARRIER + scope, number, 0);
+                r->replay->steps[step].mask = warp->at[scope];
+            }
+            count_step(r, number, step, [&] {
+                Count count = count_at(r, number, &r->warps[warp->index]);
+                if (!counted)
+                    count.add(counters[scope], 1);
+                counted = true;
+                if (scope == GR_BLOCK)
+                    count.add(GR_COUNT_block_barrier_instructions, 1);
+            });
             flush(w, warp);
             next_step(r, &r->warps[warp->index], true);
         }
@@ -218,8 +261,14 @@ void count_meeting(Worker *w, Warp *warp, const Meeting *meeting)
         unsigned number = place_number(r, site(lane->file, lane->line, MEETING));
         unsigned counter = counter_of(meeting->op);
         bool begins = meeting->op != GR_SYNCWARP;
+        uint32_t step = 0;
+        if (r->replay) {
+            step = keep_step(r, warp, GR_STEP_COLLECTIVE + meeting->op, number, 0);
+            keep_meeting(r, step, warp, meeting);
+        }
+        auto count = [&] { count_at(r, number, record).add(counter, 1); };
         if (!begins)
-            count_at(r, number, record).add(counter, 1);
+            count_step(r, number, step, count);
         if (meeting->arrived == warp->live) {
             flush(w, warp);
             next_step(r, record, false);
@@ -228,9 +277,26 @@ void count_meeting(Worker *w, Warp *warp, const Meeting *meeting)
                 ++record->interval[__builtin_ctz(lanes)];
         }
         if (begins) {
-            count_at(r, number, record).add(counter, 1);
+            count_step(r, number, step, count);
             record->active |= meeting->arrived;
         }
+    });
+}
+
+void count_end(Worker *w, const Lane *lane)
+{
+    gr_recorder *r = w->recorder;
+    if (!r->replay)
+        return;
+    settle(w);
+    with_memory(w, r, [&] {
+        std::vector<gr_step> &steps = r->replay->steps;
+        const Warp *own = lane->warp;
+        unsigned block = own->block->rank, warp = own->index % own->block->own.warp_count;
+        const gr_step *last = steps.empty() ? nullptr : &steps.back();
+        if (!last || last->kind != GR_STEP_END || last->block != block || last->warp != warp)
+            keep_step(r, lane->warp, GR_STEP_END, 0, 0);
+        steps.back().mask |= 1u << lane->index;
     });
 }
 
@@ -321,12 +387,15 @@ static void run_batch(size_t batch, void *context)
 void run_samples(Launch *launch)
 {
     gr_recorder *r = recorder_of_thread;
-    launch->schedule = GR_SCHEDULE_FORWARD;
+    if (!r->replay)
+        launch->schedule = GR_SCHEDULE_FORWARD;
     Worker *w = worker_for(launch);
     if (!w) {
         launch_failed(launch, cudaErrorMemoryAllocation, "");
         return;
     }
+    if (r->replay)
+        with_memory(w, r, [&] { keep_launch(r, launch); });
     for (size_t i = 0; i < r->samples.size() && !is_stopped(launch); ++i) {
         const gr_sample *sample = &r->samples[i];
         uint64_t count = std::min(sample->count, launch->teams - sample->first);

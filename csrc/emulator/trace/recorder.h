@@ -4,12 +4,14 @@
 #define GPUREDUCE_EMULATOR_RECORDER_H
 
 #include <map>
+#include <memory>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "emulator/trace/access.h"
 #include "emulator/trace/counters.h"
+#include "emulator/trace/steps.h"
 #include "emulator/scheduler/scheduler.h"
 
 namespace gr
@@ -38,6 +40,7 @@ struct Place {
  * n-th time. */
 struct Instruction {
     uint32_t mask;
+    uint32_t step; /* its number among the steps of a replay */
     uintptr_t address[32];
 };
 
@@ -76,6 +79,20 @@ struct StepRecord {
     std::vector<uint32_t> lanes; /* active lanes, by warp of the first block */
 };
 
+/* The steps of a replay. */
+struct Replay {
+    std::vector<gr_step> steps;
+    std::vector<gr_step_array> arrays;
+    std::vector<gr_step_launch> launches;
+    size_t most;
+    bool has_more;
+    struct { /* a store or an atomic: what it leaves in memory is read when it has been made */
+        uint32_t step, lane;
+        uintptr_t address;
+        size_t bytes; /* 0: there is none */
+    } pending;
+};
+
 /* Atomics by address. */
 using ByAddress = std::unordered_map<uintptr_t, uint64_t>;
 
@@ -102,6 +119,8 @@ struct gr_recorder {
     uint64_t blocks, most_requests;               /* of a warp */
     gr::ByAddress global_atomics, shared_atomics; /* of all teams; of this one */
     gr_contention global, shared;                 /* without those maps */
+
+    std::unique_ptr<gr::Replay> replay; /* null: no steps are kept */
 
     std::vector<gr_counted_line> lines; /* the results */
     std::vector<gr_counted_step> sorted;
@@ -139,10 +158,28 @@ gr_recorder *exchange_recorder(gr_recorder *recorder);
 
 void count_access(Worker *w, const void *address, size_t size, Access kind, const void *place);
 void count_fence(Worker *w, const char *file, int line);
-void count_copy(Worker *w, size_t bytes, const char *file, int line);
+void count_copy(Worker *w, const void *shared, const void *global, size_t bytes, const char *file,
+                int line);
 /* All lanes have arrived at the barrier or collective. */
 void count_barrier(Worker *w, const Barrier *barrier, gr_scope scope);
 void count_meeting(Worker *w, Warp *warp, const Meeting *meeting);
+/* The lane has returned from the kernel. */
+void count_end(Worker *w, const Lane *lane);
+
+/* Steps of a replay. keep_step() begins one and returns its number; throws std::bad_alloc. */
+void keep_launch(gr_recorder *r, const Launch *launch);
+uint32_t keep_step(gr_recorder *r, const Warp *warp, unsigned kind, uint32_t place, size_t bytes);
+void keep_access(Worker *w, uint32_t step, uintptr_t address, size_t bytes, unsigned kind);
+void keep_copy(Worker *w, uint32_t step, uintptr_t shared, uintptr_t global);
+void keep_meeting(gr_recorder *r, uint32_t step, const Warp *warp, const Meeting *meeting);
+/* Reads what the last store or atomic has left in memory. */
+void settle_step(Replay *replay);
+inline void settle(Worker *w)
+{
+    Replay *replay = w->recorder->replay.get();
+    if (replay && replay->pending.bytes)
+        settle_step(replay);
+}
 
 inline bool counted(const Worker *w)
 {
@@ -160,6 +197,7 @@ inline gr_recorder *exchange_recorder(gr_recorder *)
 }
 inline void count_barrier(Worker *, const Barrier *, gr_scope) {}
 inline void count_meeting(Worker *, Warp *, const Meeting *) {}
+inline void count_end(Worker *, const Lane *) {}
 inline constexpr bool counted(const Worker *)
 {
     return false;

@@ -1,0 +1,226 @@
+/* The steps of a replay. */
+#ifdef GR_EMULATOR_TRACED
+
+#include "emulator/trace/steps.h"
+
+#include <new>
+#include <string.h>
+
+#include "emulator/runtime/fault.h"
+#include "emulator/runtime/shared_memory.h"
+#include "emulator/trace/lines.h"
+#include "emulator/trace/recorder.h"
+
+namespace gr
+{
+
+static_assert((int)LOAD == GR_STEP_LOAD && (int)STORE == GR_STEP_STORE &&
+                  (int)UPDATE == GR_STEP_ATOMIC && (int)FENCE == GR_STEP_FENCE,
+              "a place's deed is the kind of its steps");
+static_assert((int)GR_STEP_KINDS == GR_STEP_COLLECTIVE + (int)GR_ACTIVE_MASK, "as steps.h says");
+
+/* --- arrays --------------------------------------------------------------------------------- */
+
+static void add_array(Replay *replay, const char *name, bool is_shared, uint64_t base,
+                      uint64_t bytes, uint32_t element)
+{
+    uint32_t launch = (uint32_t)replay->launches.size() - 1;
+    replay->arrays.push_back({name, is_shared, launch, base, bytes, element});
+}
+
+void keep_launch(gr_recorder *r, const Launch *launch)
+{
+    const Kernel *kernel = launch->kernel;
+    Replay *replay = r->replay.get();
+    const dim3 &block = launch->shape.block;
+    replay->launches.push_back(
+        {launch->grid.x * launch->grid.y * launch->grid.z, block.x * block.y * block.z});
+    for (unsigned i = 0; i < kernel->parameters && i < 5; ++i) {
+        uintptr_t first, at = 0;
+        if (kernel->pointees[i])
+            memcpy(&at, launch->args[i], sizeof at);
+        size_t bytes = at ? device_range(reinterpret_cast<const void *>(at), &first) : 0;
+        if (at)
+            add_array(replay, kernel->names[i], false, at,
+                      bytes ? first + bytes - at : kernel->pointees[i], kernel->pointees[i]);
+    }
+}
+
+/* Returns the number of the array of this launch that has the address: of several in one
+ * allocation, the one that begins last before it. */
+static uint32_t find_array(const Replay *replay, bool is_shared, uint64_t at, const char *name)
+{
+    uint32_t found = UINT32_MAX;
+    for (size_t i = replay->arrays.size(); i-- > 0;) {
+        const gr_step_array *array = &replay->arrays[i];
+        if (array->launch + 1 != replay->launches.size())
+            break;
+        if (!array->is_shared == is_shared || at - array->base >= array->bytes ||
+            (name && array->name != name))
+            continue;
+        if (found == UINT32_MAX || array->base > replay->arrays[found].base)
+            found = (uint32_t)i;
+    }
+    return found;
+}
+
+static void find_shared(const Worker *w, Replay *replay, gr_step_lane *lane, uintptr_t address,
+                        size_t bytes)
+{
+    size_t in_team = address - (uintptr_t)w->shared, stride = shared_stride(w->shape);
+    SharedPlace place = shared_place(w, address, bytes);
+    uint64_t at = in_team % stride;
+    lane->array = find_array(replay, true, at, place.name);
+    lane->owner = w->blocks[place.block].rank;
+    if (lane->array == UINT32_MAX) {
+        lane->array = (uint32_t)replay->arrays.size();
+        uint64_t base = at - (uint64_t)place.index * place.element;
+        base -= base % (place.element < 4 ? place.element : 4);
+        add_array(replay, place.name, true, base, place.count * place.element,
+                  (uint32_t)place.element);
+    }
+    lane->offset = at - replay->arrays[lane->array].base;
+}
+
+static void find_global(Replay *replay, gr_step_lane *lane, uintptr_t address, size_t bytes)
+{
+    lane->array = find_array(replay, false, address, nullptr);
+    if (lane->array == UINT32_MAX) {
+        uintptr_t first = address;
+        size_t size = device_range(reinterpret_cast<const void *>(address), &first);
+        lane->array = (uint32_t)replay->arrays.size();
+        add_array(replay, nullptr, false, first, size ? size : bytes, 0);
+    }
+    lane->offset = address - replay->arrays[lane->array].base;
+}
+
+static void find(const Worker *w, gr_step_lane *lane, uintptr_t address, size_t bytes)
+{
+    Replay *replay = w->recorder->replay.get();
+    if (in_shared(w, address))
+        find_shared(w, replay, lane, address, bytes);
+    else
+        find_global(replay, lane, address, bytes);
+}
+
+/* --- steps ---------------------------------------------------------------------------------- */
+
+uint32_t keep_step(gr_recorder *r, const Warp *warp, unsigned kind, uint32_t place, size_t bytes)
+{
+    Replay *replay = r->replay.get();
+    replay->has_more = replay->steps.size() >= replay->most;
+    if (replay->has_more)
+        throw std::bad_alloc();
+    replay->steps.push_back({});
+    gr_step *step = &replay->steps.back();
+    step->launch = (uint32_t)replay->launches.size() - 1;
+    step->block = warp->block->rank;
+    step->warp = warp->index % warp->block->own.warp_count;
+    step->kind = kind;
+    step->bytes = (uint32_t)bytes;
+    step->place = place;
+    return (uint32_t)replay->steps.size() - 1;
+}
+
+void keep_access(Worker *w, uint32_t number, uintptr_t address, size_t bytes, unsigned kind)
+{
+    Replay *replay = w->recorder->replay.get();
+    gr_step *step = &replay->steps[number];
+    gr_step_lane *lane = &step->lane[w->lane->index];
+    step->mask |= 1u << w->lane->index;
+    find(w, lane, address, bytes);
+    if (kind != STORE)
+        memcpy(lane->value, reinterpret_cast<const void *>(address), bytes);
+    if (kind != LOAD)
+        replay->pending = {number, w->lane->index, address, bytes};
+}
+
+void settle_step(Replay *replay)
+{
+    auto *pending = &replay->pending;
+    gr_step *step = &replay->steps[pending->step];
+    gr_step_lane *lane = &step->lane[pending->lane];
+    bool is_atomic = step->kind == GR_STEP_ATOMIC;
+    memcpy(
+        is_atomic ? &lane->result : lane->value, reinterpret_cast<const void *>(pending->address),
+        is_atomic && pending->bytes > sizeof lane->result ? sizeof lane->result : pending->bytes);
+    pending->bytes = 0;
+}
+
+void keep_copy(Worker *w, uint32_t number, uintptr_t shared, uintptr_t global)
+{
+    gr_step *step = &w->recorder->replay->steps[number];
+    gr_step_lane *lane = &step->lane[w->lane->index], from = {};
+    step->mask |= 1u << w->lane->index;
+    find(w, &from, global, 1);
+    find(w, lane, shared, 1);
+    lane->value[0] = from.offset;
+    lane->value[1] = from.array;
+}
+
+void keep_meeting(gr_recorder *r, uint32_t number, const Warp *warp, const Meeting *meeting)
+{
+    gr_step *step = &r->replay->steps[number];
+    step->mask = meeting->arrived;
+    for (uint32_t lanes = meeting->arrived; lanes; lanes &= lanes - 1) {
+        int lane = __builtin_ctz(lanes), from = lane;
+        if (meeting->op >= GR_SHUFFLE_INDEX && meeting->op <= GR_SHUFFLE_XOR)
+            from = shuffle_source(meeting->op, lane, warp->argument[lane], warp->width[lane]);
+        step->lane[lane].value[0] = warp->value[lane];
+        step->lane[lane].value[1] = (uint64_t)from;
+        step->lane[lane].result = warp->result[lane];
+    }
+}
+
+} // namespace gr
+
+extern "C" {
+
+int gr_keep_steps(gr_recorder *recorder, size_t most)
+{
+    recorder->replay.reset(new (std::nothrow) gr::Replay());
+    if (recorder->replay)
+        recorder->replay->most = most;
+    return recorder->replay != nullptr;
+}
+
+int gr_has_more_steps(const gr_recorder *recorder)
+{
+    return recorder->replay->has_more;
+}
+
+size_t gr_recorded_replay(const gr_recorder *recorder, const gr_step **steps)
+{
+    *steps = recorder->replay->steps.data();
+    return recorder->replay->steps.size();
+}
+
+size_t gr_recorded_arrays(const gr_recorder *recorder, const gr_step_array **arrays)
+{
+    *arrays = recorder->replay->arrays.data();
+    return recorder->replay->arrays.size();
+}
+
+size_t gr_recorded_launches(const gr_recorder *recorder, const gr_step_launch **launches)
+{
+    *launches = recorder->replay->launches.data();
+    return recorder->replay->launches.size();
+}
+
+size_t gr_recorded_places(const gr_recorder *recorder)
+{
+    return recorder->places.size();
+}
+
+const char *gr_step_name(unsigned kind)
+{
+    static const char *const names[] = {"load", "store", "atomic", "fence", "copy", "end"};
+    if (kind < GR_STEP_BLOCK_BARRIER)
+        return names[kind];
+    unsigned waits = kind < GR_STEP_COLLECTIVE ? gr::WAIT_BARRIER + kind - GR_STEP_BLOCK_BARRIER
+                                               : kind - GR_STEP_COLLECTIVE;
+    return gr::name_wait(waits);
+}
+}
+
+#endif

@@ -1,0 +1,78 @@
+/* The steps of a replay: each warp instruction on memory, each collective and barrier, with what
+ * every lane reads and writes. */
+#ifndef GPUREDUCE_EMULATOR_STEPS_H
+#define GPUREDUCE_EMULATOR_STEPS_H
+
+#include "emulator/trace/counters.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What a step is. Collectives follow in the order of gr_collective. */
+enum {
+    GR_STEP_LOAD,
+    GR_STEP_STORE,
+    GR_STEP_ATOMIC,
+    GR_STEP_FENCE,
+    GR_STEP_COPY, /* a bulk copy to shared memory */
+    GR_STEP_END,  /* lanes return from the kernel */
+    GR_STEP_BLOCK_BARRIER,
+    GR_STEP_CLUSTER_BARRIER,
+    GR_STEP_GRID_BARRIER,
+    GR_STEP_COLLECTIVE,
+    GR_STEP_KINDS = GR_STEP_COLLECTIVE + 17
+};
+
+/* A lane's part in a step. `array` is its number among gr_recorded_arrays(). */
+typedef struct {
+    uint64_t offset;   /* of a memory access, in bytes from the array's first byte */
+    uint64_t value[2]; /* loaded, stored, or in memory before the atomic; operand of a collective,
+                        * and the lane that a shuffle reads; a copy's source: offset and array */
+    uint64_t result;   /* in memory after the atomic; the lane's result of a collective */
+    uint32_t array, owner; /* owner: the block whose shared memory it is */
+} gr_step_lane;
+
+typedef struct {
+    uint32_t launch, block, warp; /* block of the grid, warp of the block */
+    uint32_t kind, mask, bytes;   /* bytes of a lane's access */
+    uint32_t place;               /* its number among gr_recorded_places() */
+    /* what it adds to the counters; padded to an even number of words */
+    uint32_t counts[GR_COUNTER_COUNT + (GR_COUNTER_COUNT + 1) % 2];
+    gr_step_lane lane[32];
+} gr_step;
+
+/* Memory that a kernel accesses, by its name in a launch. `base` tells the arrays of global memory
+ * apart. In shared memory, it is the distance from the start of a block's shared memory. */
+typedef struct {
+    const char *name; /* NULL: no parameter points to it */
+    int is_shared;
+    uint32_t launch;
+    uint64_t base, bytes;
+    uint32_t element; /* bytes of an element; 0: not known */
+} gr_step_array;
+
+typedef struct {
+    uint32_t grid, block;
+} gr_step_launch;
+
+/* Keeps the steps of all launches, and this many at most; to be called before the first launch. The
+ * threads keep the order that the caller has chosen. Returns false if out of memory. */
+int gr_keep_steps(gr_recorder *recorder, size_t most);
+
+/* Whether there were more steps; the launch then failed. */
+int gr_has_more_steps(const gr_recorder *recorder);
+size_t gr_recorded_replay(const gr_recorder *recorder, const gr_step **steps);
+size_t gr_recorded_arrays(const gr_recorder *recorder, const gr_step_array **arrays);
+size_t gr_recorded_launches(const gr_recorder *recorder, const gr_step_launch **launches);
+size_t gr_recorded_places(const gr_recorder *recorder);
+void gr_recorded_place(const gr_recorder *recorder, size_t place, const char **file, int *line);
+
+/* The name of a step's operation in CUDA, or of its kind. */
+const char *gr_step_name(unsigned kind);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,59 @@
+"""``gpureduce replay STRATEGY``: a page that shows what every thread does, step by step."""
+
+from __future__ import annotations
+
+import argparse
+import webbrowser
+from collections.abc import Callable
+from typing import Any
+
+from gpureduce.bench.command import size
+from gpureduce.cli.kernel_files import NAME_OR_FILE, kernel_paths, strategy_or_kernel
+from gpureduce.core import output_files
+from gpureduce.emulator import replay_page
+from gpureduce.emulator.replay import replay
+
+Command = Callable[[str, Callable[[argparse.Namespace], None], str], Any]
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    both = (arguments.strategy, arguments.beside)
+    target = output_files.checked(
+        arguments.output, "--output", "replay", (".html",),
+        inputs=kernel_paths(both), force=arguments.force,
+    )  # fmt: skip
+    if arguments.open and not target:
+        raise ValueError("--open shows the page that --output names")
+    shown = replay(
+        strategy_or_kernel(arguments.strategy), arguments.n, block=arguments.block,
+        grid=arguments.grid, dtype=arguments.dtype, schedule=arguments.schedule,
+        beside=strategy_or_kernel(arguments.beside) if arguments.beside else None,
+    )  # fmt: skip
+    if target:
+        output_files.write(target, replay_page.page(shown.as_dict()), "replay")
+    if arguments.json:
+        print(shown.to_json())
+        return
+    print(shown)
+    if not target:
+        print("\n".join(shown.sentences))
+    elif arguments.open:
+        webbrowser.open(target.resolve().as_uri())
+
+
+def register(command: Command) -> None:
+    """Add the command."""
+    added = command("replay", _run, "show what every thread of a kernel does, step by step")
+    added.add_argument("strategy", metavar="STRATEGY", help=f"{NAME_OR_FILE}; broken ones, too")
+    added.add_argument("--beside", metavar="STRATEGY", help="another one, shown beside it")
+    added.add_argument("--n", type=size, help="how many elements (default: 256)")
+    added.add_argument("--block", type=int, help="threads per block (default: 64)")
+    added.add_argument("--grid", type=int, help="blocks")
+    added.add_argument("--dtype", help="the elements' dtype (default: int32, or the kernel's own)")
+    added.add_argument(
+        "--schedule", default="lockstep",
+        help="forward, reverse, lockstep, 'random 7' (default: lockstep)",
+    )  # fmt: skip
+    added.add_argument("-o", "--output", metavar="FILE.html", help="write a page, which plays it")
+    added.add_argument("--open", action="store_true", help="open the page in a browser")
+    output_files.add_force(added)

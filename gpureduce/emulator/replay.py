@@ -1,0 +1,338 @@
+"""`replay`: what every thread of a kernel does, step by step. No GPU is needed."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from gpureduce.core import dtypes, exact, registry, sources
+from gpureduce.core.checks import named_keywords, shown, whole
+from gpureduce.core.request import launch_of
+from gpureduce.core.schedule import Schedule
+from gpureduce.emulator import provenance, replay_page, replay_picture, replay_text
+from gpureduce.emulator.counts import Access
+from gpureduce.emulator.explain import find
+from gpureduce.emulator.explain_text import wavefront_table
+from gpureduce.emulator.picture import Picture
+from gpureduce.emulator.races import named_schedule
+from gpureduce.emulator.replay_steps import (
+    MOST_STEPS,
+    Reader,
+    Recording,
+    ReplayData,
+    Step,
+    memories,
+    record,
+    steps,
+)
+from gpureduce.text import plain
+from gpureduce.version import VERSION
+
+SCHEMA = 1
+BLOCK = 64  # threads
+
+_Array = np.ndarray[Any, np.dtype[Any]]
+# Runs a kernel once for each array of elements.
+_Record = Callable[[list[_Array], Any, int, int, Schedule], list[Recording]]
+
+
+@dataclass(frozen=True)
+class Replay(ReplayData):
+    """One run of a kernel, step by step; see `replay`.
+
+    Attributes
+    ----------
+    strategy
+        The name of the strategy or the kernel.
+    n, dtype, block
+        The launch, as in `sum`.
+    schedule
+        The order of threads.
+    value, expected
+        The sum that came out, and the right one. `value` is None if the kernel failed.
+    fault
+        Why the kernel failed; empty if it did not.
+    elements
+        The elements that are added up.
+    launches
+        For each launch: blocks of its grid, threads of a block.
+    arrays
+        The arrays that the kernel accesses.
+    steps
+        What each warp does, in the order in which it happened.
+    parts
+        Sets of elements. `Step.parts` has numbers of these.
+    unknown
+        The first step that passes on a value of which it is not known which elements it contains;
+        None: there is none. Up to there all are known.
+    texts
+        The kernel's files: the lines of each.
+    start
+        The step that the page opens at.
+    beside
+        The replay of another kernel, to be shown beside this one.
+
+    >>> import gpureduce
+    >>> shown = gpureduce.replay("sequential", n=64, block=32)
+    >>> print(shown.sentences[0])
+    Line 18: lanes 0 to 31 of block 0 read in[0..31], 4 sectors of 32 bytes, all used.
+    """
+
+    beside: Replay | None = None
+
+    @cached_property
+    def sentences(self) -> tuple[str, ...]:
+        """Each step in words."""
+        return tuple(replay_text.sentence(self, step) for step in self.steps)
+
+    def __str__(self) -> str:
+        return replay_text.summary(self)
+
+    def __repr__(self) -> str:
+        return f"<replay of {self.strategy}: n={self.n}, {len(self.steps)} steps>"
+
+    def _repr_html_(self) -> str:
+        page = html.escape(replay_page.page(self.as_dict()))
+        style = "width:100%;height:780px;border:1px solid #8884;border-radius:6px"
+        return f'<iframe srcdoc="{page}" style="{style}" title="{self.strategy}"></iframe>'
+
+    def as_dict(self) -> dict[str, Any]:
+        """The data behind the page; docs/replay.md describes it."""
+        data = {
+            "schema": SCHEMA, "gpureduce": VERSION, "strategy": self.strategy, "n": self.n,
+            "dtype": self.dtype, "block": self.block, "schedule": self.schedule,
+            "value": self.value, "expected": self.expected, "right": self.is_right,
+            "fault": self.fault, "unknown": self.unknown, "start": self.start,
+            "summary": replay_text.summary(self),
+            "elements": self.elements, "launches": self.launches, "counters": self.counters,
+            "arrays": [{**vars(one), "element": one.element} for one in self.arrays],
+            "parts": [
+                {"runs": one.runs(), "repeated": one.repeated(), "foreign": one.foreign}
+                for one in self.parts
+            ],
+            "texts": self.texts,
+            "steps": [
+                {**_without_empty(step), **self._queue(step), "sentence": sentence}
+                for step, sentence in zip(self.steps, self.sentences, strict=True)
+            ],
+        }  # fmt: skip
+        if self.beside:
+            data["beside"] = self.beside.as_dict()
+        return cast(dict[str, Any], plain(data))
+
+    def _queue(self, step: Step) -> dict[str, Any]:
+        """A bank conflict: for each wavefront, the lane that each bank serves."""
+        names = [f"shared_{step.kind}_{what}" for what in ("wavefronts", "conflicts")]
+        waves, more = (step.counts.get(name, 0) for name in names)
+        if not more:
+            return {}
+        base, by_lane = self.arrays[step.array or 0].base, dict.fromkeys(range(32))
+        by_lane |= dict(zip(step.lanes, (base + at for at in step.offsets), strict=True))
+        access = Access(
+            tuple(by_lane.values()), step.bytes, waves, waves - more, step.kind == "store"
+        )
+        return {"queue": wavefront_table(access)}
+
+    def to_json(self) -> str:
+        """The data as JSON."""
+        return json.dumps(self.as_dict(), separators=(",", ":"), allow_nan=False)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write one page that needs no other file and no network: an ``.html`` file."""
+        target = Path(path)
+        if target.suffix != ".html":
+            raise ValueError(f"a replay is saved as a .html file, not {target.name!r}")
+        target.write_text(replay_page.page(self.as_dict()), encoding="utf-8")
+
+    def frame(self, step: int) -> Picture:
+        """The state after one step as a picture: ``svg()`` of it, or ``plot()``."""
+        return replay_picture.draw(self, whole("step", step, 0, len(self.steps) - 1))
+
+    def film(self, path: str | os.PathLike[str], seconds: float = 0.4, steps: Any = None) -> None:
+        """Write the steps as an animated GIF, by matplotlib and Pillow.
+
+        Parameters
+        ----------
+        path
+            The ``.gif`` file.
+        seconds
+            How long each step is shown.
+        steps
+            Which steps: by default all, or 200 of them at most, evenly spread.
+        """
+        chosen = range(len(self.steps)) if steps is None else steps
+        if steps is None and len(chosen) > replay_picture.MOST_FRAMES:
+            chosen = (
+                np.linspace(0, len(chosen) - 1, replay_picture.MOST_FRAMES).astype(int).tolist()
+            )
+        replay_picture.film(self, Path(path), seconds, list(chosen))
+
+
+def _without_empty(step: Step) -> dict[str, Any]:
+    found = {one.name: getattr(step, one.name) for one in dataclasses.fields(step)}
+    return {name: value for name, value in found.items() if value not in (None, (), "", {})}
+
+
+@named_keywords
+def replay(
+    strategy: str | registry.UserKernel,
+    n: int | None = None,
+    *,
+    block: int | None = None,
+    grid: int | None = None,
+    dtype: npt.DTypeLike | None = None,
+    beside: str | registry.UserKernel | None = None,
+    schedule: str | Schedule = "lockstep",
+    values: npt.ArrayLike | None = None,
+) -> Replay:
+    """Run a kernel on the emulator and show what every thread does, step by step.
+
+    A step is what a warp does at once: an access to memory, a shuffle or another collective, a
+    barrier. Other lines of the kernel are not stopped at. Each value is shown with the elements
+    that it contains: the kernel runs again with other elements, which tell them.
+
+    Parameters
+    ----------
+    strategy
+        A name or alias out of `strategies`, the ones that are wrong on purpose included; or a
+        kernel of yours, out of `kernel`.
+    n
+        How many elements to add up; by default 256.
+    block, grid
+        As in `sum`. By default blocks have 64 threads.
+    dtype
+        The elements' dtype: by default int32, float32 for `exact`, or the own dtype of a kernel of
+        yours. Numbers of four bytes and more are added up in it, as in the lectures.
+    beside
+        Another strategy or kernel, which runs with the same elements. The page shows both.
+    schedule
+        The order of threads: ``"lockstep"``, in which the lanes of a warp go together, or another
+        one of `races`.
+    values
+        The elements, in place of `n`: by default the digits 1 to 9 again and again.
+
+    Returns
+    -------
+    Replay
+        It shows itself in a notebook. ``save("page.html")`` writes a page.
+
+    Raises
+    ------
+    ValueError
+        The run has too many steps to show, or an argument is not for this strategy.
+
+    Examples
+    --------
+    >>> import gpureduce
+    >>> shown = gpureduce.replay("interleaved_idx", n=256, block=64, beside="sequential")
+    >>> shown.counters["shared_load_conflicts"], shown.beside.counters["shared_load_conflicts"]
+    (68, 0)
+    """
+    asked = (n, dtype, block, grid, schedule, values)
+    first = _replayed(strategy, "strategy", asked)
+    if beside is None:
+        return first
+    second = _replayed(beside, "beside", (None, *asked[1:5], np.array(first.elements, first.dtype)))
+    return dataclasses.replace(first, beside=second)
+
+
+def _replayed(strategy: Any, argument: str, asked: tuple[Any, ...]) -> Replay:
+    n, dtype, block, grid, schedule, values = asked
+    if isinstance(strategy, registry.UserKernel):
+        return cast(Replay, strategy.call("replay", n, dtype, block, grid, schedule, values))
+    chosen = find(strategy, argument)
+    if chosen.kind == "axis":
+        raise ValueError(
+            f"{chosen.name} makes sums along an axis: replay shows sums of a whole array"
+        )
+    if dtype is None:
+        dtype = "float32" if chosen.name == "exact" else "int32"
+    if dtypes.name_of(dtypes.named(dtype)) not in chosen.dtypes:
+        raise TypeError(f"{chosen.name} takes {', '.join(chosen.dtypes)}, not {dtype!r}")
+    threads, blocks, _ = launch_of(chosen, block or BLOCK, grid, None)
+    texts = {file: tuple(lines) for file, lines in sources.files().items()}
+
+    def runs(arrays: list[_Array], *how: Any) -> list[Recording]:
+        return [record(chosen, array, *how) for array in arrays]
+
+    return build(chosen.name, n, dtype, threads, blocks, schedule, values, runs, "in", texts)
+
+
+def build(
+    kernel: str, n: int | None, dtype: npt.DTypeLike, block: int, grid: int,
+    schedule: str | Schedule, values: Any, runs: _Record, input_name: str,
+    texts: dict[str, tuple[str, ...]],
+) -> Replay:  # fmt: skip
+    """The replay of a kernel, of which `runs` makes the recordings."""
+    array = _elements(n, dtype, values)
+    wanted = array.dtype if array.dtype.itemsize >= 4 or array.dtype.kind == "f" else None
+    conversion = dtypes.convert(array.dtype, wanted)
+    if conversion.is_complex:
+        raise TypeError("complex numbers are added up as two sums: name the dtype of a part")
+    sums = dtypes.number_of(conversion.acc)
+    if sums.itemsize == conversion.result.itemsize:  # signed
+        sums = conversion.result
+    name, order = named_schedule(schedule)
+    (run,) = runs([array], wanted, block, grid, order)
+    if run.has_more:
+        raise ValueError(_too_long(kernel, len(array), block))
+    if not run.steps:
+        raise ValueError(f"{kernel} has no step to show: {run.fault or 'it does nothing'}")
+    elements = provenance.codes(len(array), array.dtype, sums)
+    readers = [
+        Reader(one, memories(one, (array.dtype, sums), input_name), sums)
+        for one in [run, *runs(elements, wanted, block, grid, order)]
+    ]
+    traced = provenance.trace(readers[0], readers[1:], elements, input_name)
+    made = tuple(
+        dataclasses.replace(step, parts=parts, result_parts=results)
+        for step, parts, results in zip(
+            steps(readers[0], run.places), traced.values, traced.results, strict=True
+        )
+    )
+    files = {step.file for step in made}
+    return Replay(
+        kernel, len(array), array.dtype.name, run.launches[0][1] if run.launches else block,
+        name, None if run.fault else _value(conversion, run.bits),
+        conversion.result.type(np.sum(array.astype(np.float64))), run.fault,
+        tuple(array.tolist()), tuple(run.launches), tuple(readers[0].arrays), made, traced.parts,
+        traced.unknown, {file: text for file, text in texts.items() if file in files},
+    )  # fmt: skip
+
+
+def _elements(n: int | None, dtype: npt.DTypeLike, values: Any) -> _Array:
+    if values is None:
+        count = whole("n", 256 if n is None else n, 1, 2**20)
+        return (1 + np.arange(count) % 9).astype(dtypes.named(dtype))
+    array = np.asarray(values)
+    if n is not None:
+        raise ValueError("values say how many elements there are: leave n out")
+    if array.ndim != 1 or not array.size:
+        raise ValueError(f"values must be a list of numbers, not {shown(values)}")
+    return np.ascontiguousarray(array.astype(dtypes.named(dtype)))
+
+
+def _value(conversion: dtypes.Conversion, bits: bytes) -> Any:
+    """The sum. Kernels leave a number, or the digits of one, which are longer."""
+    if len(bits) == 8:
+        return conversion.value(bits)
+    total = exact.new(conversion.result)
+    total.add_state(bits, 0, True)
+    return exact.value(total, conversion.result)
+
+
+def _too_long(name: str, n: int, block: int) -> str:
+    return (
+        f"{name} takes more than {MOST_STEPS:,} steps for n={n:,} with blocks of {block}: take "
+        f"n={max(n // 4, 64):,} or less, or larger blocks"
+    )

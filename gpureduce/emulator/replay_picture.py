@@ -1,0 +1,145 @@
+"""One step of a replay as a picture, for slides; and all of them as a film."""
+
+from __future__ import annotations
+
+import colorsys
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gpureduce.emulator import replay_text
+from gpureduce.emulator.picture import ACTIVE, ALARM, ATOMIC, EMPTY, FAINT, INK, Page, Picture
+from gpureduce.emulator.replay_steps import ACCESSES, ReplayData, Step
+
+MOST_FRAMES = 200
+_LEFT, _CELL = 66.0, 21.0
+_MOST_ROWS = 12
+_VERBS = {"load": ACTIVE, "store": ALARM, "atomic": ATOMIC}
+
+
+class _Held:
+    """What registers and words hold after some steps: a value, and the number of its parts."""
+
+    def __init__(self, shown: ReplayData, last: int) -> None:
+        self.shown = shown
+        self.registers: dict[tuple[int, ...], tuple[Any, int | None]] = {}
+        self.words: dict[tuple[int, ...], tuple[Any, int | None]] = {}
+        for step in shown.steps[: last + 1]:
+            self._take(step)
+
+    def _take(self, step: Step) -> None:
+        after = step.results or step.values
+        parts = step.result_parts or step.parts or (None,) * len(after)
+        for i, (value, part) in enumerate(zip(after, parts, strict=True)):
+            if step.kind != "atomic":
+                self.registers[step.launch, step.block, step.warp, step.lanes[i]] = value, part
+            if step.kind in ACCESSES:
+                owner = step.owner[i] if step.owner else step.block
+                self.words[self.key(step, owner, step.offsets[i])] = value, part
+
+    def key(self, step: Step, owner: int, offset: int) -> tuple[int, ...]:
+        """A word, by its place in memory."""
+        array = self.shown.arrays[step.array or 0]
+        scope = (step.launch, owner) if array.space == "shared" else (-1, -1)
+        return *scope, array.base + offset
+
+
+def draw(shown: ReplayData, number: int) -> Picture:
+    """The lanes of the step's block, its shared memory, and the step in words."""
+    step, held, page = shown.steps[number], _Held(shown, number), Page()
+    page.heading(f"{shown.strategy}: step {number + 1} of {len(shown.steps)}")
+    for row in textwrap.wrap(replay_text.sentence(shown, step), 100):
+        page.say(8, 10, row, size=12)
+        page.y += 16
+    _draw_lanes(page, shown, step, held)
+    _draw_shared(page, shown, step, held)
+    return page.done()
+
+
+def _colour(shown: ReplayData, held: tuple[Any, int | None] | None) -> str:
+    """The hue says where in the input the elements of a value lie."""
+    if held is None or held[1] is None or not len(shown.parts[held[1]]):
+        return EMPTY
+    runs = shown.parts[held[1]].runs()
+    count = sum(many for _, _, many in runs)
+    middle = sum(many * first + step * many * (many - 1) / 2 for first, step, many in runs) / count
+    rgb = colorsys.hls_to_rgb(0.8 * middle / max(shown.n - 1, 1), 0.68, 0.72)
+    return "#" + "".join(f"{round(255 * part):02x}" for part in rgb)
+
+
+def _cell(page: Page, shown: ReplayData, x: float, held: Any, ring: str | None, title: str) -> None:
+    if ring:
+        page.box(x - 1, -1, _CELL + 1, 20, ring, title)
+    page.box(x + 1, 1, _CELL - 3, 16, _colour(shown, held), title)
+    text = "" if held is None or isinstance(held[0], tuple) else f"{held[0]}"
+    if text and len(text) <= 4:
+        page.say(x + _CELL / 2, 13, text, size=8, anchor="middle")
+
+
+def _columns(page: Page, name: str) -> None:
+    page.y += 8
+    page.say(_LEFT - 8, 8, name, size=9, fill=FAINT, anchor="end")
+    for lane in range(0, 32, 4):
+        page.say(_LEFT + (lane + 0.5) * _CELL, 8, f"{lane}", size=9, fill=FAINT, anchor="middle")
+    page.y += 14
+
+
+def _draw_lanes(page: Page, shown: ReplayData, step: Step, held: _Held) -> None:
+    threads = shown.launches[step.launch][1]
+    _columns(page, "lane")
+    first = max(min(step.warp - 3, -(-threads // 32) - 8), 0)
+    for warp in range(first, min(-(-threads // 32), first + 8)):
+        page.say(_LEFT - 8, 13, f"warp {warp}", size=9, fill=FAINT, anchor="end")
+        for lane in range(min(32, threads - 32 * warp)):
+            ring = INK if warp == step.warp and lane in step.lanes else None
+            own = held.registers.get((step.launch, step.block, warp, lane))
+            _cell(page, shown, _LEFT + lane * _CELL, own, ring, f"lane {lane} of warp {warp}")
+        page.y += 21
+
+
+def _draw_shared(page: Page, shown: ReplayData, step: Step, held: _Held) -> None:
+    own = {key[2]: what for key, what in held.words.items() if key[:2] == (step.launch, step.block)}
+    rows = sorted({byte // 128 for byte in own})
+    if not rows:
+        return
+    _columns(page, "bank")
+    now = {}
+    if step.kind in ACCESSES and shown.arrays[step.array or 0].space == "shared":
+        now = {held.key(step, step.block, offset)[2]: _VERBS[step.kind] for offset in step.offsets}
+    at = next((rows.index(byte // 128) for byte in now if byte // 128 in rows), 0)
+    first = max(min(at - _MOST_ROWS // 2, len(rows) - _MOST_ROWS), 0)
+    for row in rows[first : first + _MOST_ROWS]:
+        for byte in sorted(byte for byte in own if byte // 128 == row):
+            x = _LEFT + byte % 128 / 4 * _CELL
+            _cell(page, shown, x, own[byte], now.get(byte), f"shared memory, byte {byte}")
+        page.y += 21
+
+
+def film(shown: ReplayData, path: Path, seconds: float, steps: Sequence[int]) -> None:
+    """Writes the steps as an animated GIF."""
+    if path.suffix != ".gif":
+        raise ValueError(f"a film is a .gif file, not {path.name!r}")
+    try:
+        import matplotlib.pyplot as plt
+        import PIL.Image
+    except ImportError as error:
+        raise ImportError("film() needs matplotlib: pip install 'gpureduce[plot]'") from error
+    pictures = [draw(shown, step) for step in steps]
+    height = max(one.height for one in pictures)
+    images = []
+    for one in pictures:
+        one.height = height
+        figure = one.plot().figure
+        figure.canvas.draw()
+        images.append(
+            PIL.Image.fromarray(_pixels(figure)).convert("P", palette=PIL.Image.Palette.ADAPTIVE)
+        )
+        plt.close(figure)
+    images[0].save(path, save_all=True, append_images=images[1:], duration=1000 * seconds, loop=0)
+
+
+def _pixels(figure: Any) -> Any:
+    import numpy as np
+
+    return np.asarray(figure.canvas.buffer_rgba())[..., :3].copy()

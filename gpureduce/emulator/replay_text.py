@@ -1,0 +1,101 @@
+"""A replay in words: a sentence for each step, which the page shows below its picture."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from gpureduce.emulator.replay_steps import ACCESSES, BARRIERS, ReplayData, Step
+from gpureduce.text import counted
+
+_VERBS = {"load": "read", "store": "write", "atomic": "update"}
+
+
+def summary(shown: ReplayData) -> str:
+    """What the replay shows, and the sum."""
+    blocks, threads = shown.launches[0] if shown.launches else (0, shown.block)
+    head = (
+        f"{shown.strategy}: {shown.n:,} elements, {counted(blocks, 'block')} of {threads} threads, "
+        f"{counted(len(shown.launches), 'launch')}, {counted(len(shown.steps), 'step')}."
+    ).replace("launchs", "launches")
+    if shown.fault:
+        return f"{head} It failed: {shown.fault}"
+    if shown.is_right:
+        return f"{head} The sum is {shown.value}."
+    return f"{head} The sum came out as {shown.value}; {shown.expected} is right."
+
+
+def sentence(shown: ReplayData, step: Step) -> str:
+    """One step in words."""
+    line = f"Line {step.line}: " if step.line else ""
+    text = f"{_who(shown, step)} {_what(shown, step)}"
+    return f"{line}{text if line else text[0].upper() + text[1:]}."
+
+
+def _who(shown: ReplayData, step: Step) -> str:
+    blocks, threads = shown.launches[step.launch]
+    warp = f" of warp {step.warp}" if threads > 32 else ""
+    block = f" of block {step.block}" if blocks > 1 else ""
+    lanes = _spans(step.lanes, "to")
+    return f"{'lane' if len(step.lanes) == 1 else 'lanes'} {lanes}{warp}{block}"
+
+
+def _what(shown: ReplayData, step: Step) -> str:
+    one = "s" if len(step.lanes) == 1 else ""
+    if step.kind in ACCESSES:
+        return f"{_VERBS[step.kind]}{one} {_where(shown, step)}{_cost(shown, step)}"
+    if step.kind == "copy":
+        return f"start{one} a copy of {step.bytes:,} bytes to {_where(shown, step)}"
+    if step.kind == "fence":
+        return f"wait{one} until {'its' if one else 'their'} stores are seen by others"
+    if step.kind == "end":
+        return f"end{one}"
+    if step.kind in (*BARRIERS, "__syncwarp"):
+        return f"pass{'es' if one else ''} {step.kind}()"
+    return f"give{one} a value to the others by {step.kind}()"
+
+
+def _where(shown: ReplayData, step: Step) -> str:
+    array = shown.arrays[step.array or 0]
+    each = max(step.bytes // array.element, 1) if step.kind != "copy" else 1
+    numbers = [offset // array.element for offset in step.offsets]
+    distinct = sorted({number + i for number in numbers for i in range(each)})
+    far = f" of block {step.owner[0]}" if step.owner else ""
+    return f"{array.name}[{_spans(distinct, '..')}]{far}"
+
+
+def _spans(numbers: Sequence[int], to: str) -> str:
+    """Sorted numbers as spans: "0 to 31", "0, 2, .., 62", "1, 5 and 9"."""
+    first, last, count = numbers[0], numbers[-1], len(numbers)
+    word = f" {to} " if to.isalpha() else to
+    if count == 1:
+        return str(first)
+    if count == 2 and to.isalpha():
+        return f"{first} and {last}"
+    if last - first == count - 1:
+        return f"{first}{word}{last}"
+    steps = {b - a for a, b in itertools.pairwise(numbers)}
+    if len(steps) == 1 and count > 2:
+        return f"{first}, {numbers[1]}, .., {last}"
+    shown = ", ".join(map(str, numbers[:4]))
+    return shown if count <= 4 else f"{shown}, .. {last} ({count})"
+
+
+def _cost(shown: ReplayData, step: Step) -> str:
+    """What the access costs, if that is counted."""
+    counts = step.counts
+    for kind in ("shared_load", "shared_store"):
+        waves = counts.get(f"{kind}_wavefronts", 0)
+        least = waves - counts.get(f"{kind}_conflicts", 0)
+        if waves:
+            conflict = f", {waves} wavefronts where {least} would do" if waves > least else ""
+            return conflict or ", no conflict"
+    for kind in ("global_load", "global_store"):
+        sectors = counts.get(f"{kind}_sectors", 0)
+        if sectors:
+            share = counts.get(f"{kind}_bytes_used", 0) / (32 * sectors)
+            used = "all used" if share == 1 else f"{share:.0%} of them used"
+            return f", {counted(sectors, 'sector')} of 32 bytes, {used}"
+    if step.kind == "atomic" and len(set(step.offsets)) < len(step.lanes):
+        return ", one after another"
+    return ""

@@ -1,0 +1,78 @@
+"""Replays of users' kernels, and of what a verdict found wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from gpureduce.core import dtypes
+from gpureduce.core.dtypes import Array
+from gpureduce.core.request import launch_sizes
+from gpureduce.core.schedule import Schedule
+from gpureduce.emulator.replay import BLOCK, Replay, build
+from gpureduce.emulator.replay_steps import Recording
+from gpureduce.kernels import faults, trials
+from gpureduce.kernels.kernel import Kernel
+from gpureduce.kernels.verdict import Verdict
+
+_MOST_N = 4096  # of a failure that is shown
+
+
+def replay(
+    made: Kernel, n: int | None, dtype: Any, block: int | None, grid: int | None,
+    schedule: str | Schedule, values: Any,
+) -> Replay:  # fmt: skip
+    """`gpureduce.replay` of a kernel of a user."""
+    elements = dtypes.named(made.dtypes[0] if dtype is None else dtype)
+    block = block or made.domain.condition.usual_block or BLOCK
+    threads, blocks = launch_sizes(block, grid)
+    if values is None and n is None and not made.signature.takes_n:
+        n = made.domain.sizes[0] if made.domain.sizes else 4 * block * made.domain.per_thread
+
+    def runs(arrays: list[Array], wanted: Any, *how: Any) -> list[Recording]:
+        made.check_size(arrays[0].size if arrays else 0, block)
+        pairs = made.pairs(elements, wanted)
+        found: tuple[Recording, ...] = made.run(
+            "gpureduce.kernels.jobs", "record_all", pairs, arrays, wanted, *how,
+            limits=made.limits.times(max(len(arrays), 1)), may_be_obsolete=True,
+        )  # fmt: skip
+        return [_readable(one, made.text) for one in found]
+
+    texts = {made.file: tuple(made.text.splitlines())}
+    name = made.signature.named("in") or "in"
+    return build(
+        made.name, n, elements, threads, blocks, schedule, values, runs, name, texts,
+    )  # fmt: skip
+
+
+def _readable(run: Recording, text: str) -> Recording:
+    """A recording with its fault as a sentence."""
+    fault = faults.readable(trials.told(run.fault), text) if run.fault else ""
+    return replace(run, fault=fault)
+
+
+def failing(made: Kernel, verdict: Verdict) -> Replay:
+    """A replay of the smallest failure, at the step that shows it. Of a right kernel: any run."""
+    if verdict.failures and verdict.failures[0].case.n <= _MOST_N:
+        case = verdict.failures[0].case
+        order = case.order if case.order != trials.ON_CARD else "lockstep"
+        shown = replay(made, case.n, case.dtype, case.block, case.grid or None, order, None)
+    else:
+        block = verdict.condition.usual_block if verdict.condition else None
+        n = 4 * block * made.domain.per_thread if block else None
+        shown = replay(made, n, verdict.dtypes[0], block, None, "lockstep", None)
+    return replace(shown, start=_first_wrong(shown, verdict))
+
+
+def _first_wrong(shown: Replay, verdict: Verdict) -> int:
+    """The step that the page opens at: of a fault, of a race, or of the store of a wrong sum."""
+    last = len(shown.steps) - 1
+    if shown.fault:
+        return last
+    if verdict.races and verdict.races.races:
+        line = verdict.races.races[0].sides[1].place.line
+        return next((i for i, step in enumerate(shown.steps) if step.line == line), 0)
+    if shown.is_right:
+        return 0
+    stores = (i for i, step in enumerate(shown.steps) if step.kind in ("store", "atomic"))
+    return max(stores, default=last)

@@ -1,0 +1,215 @@
+"""The page of a replay, in a real browser; skipped where there is none."""
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_replay import LADDER, dtype_of
+
+import gpureduce
+
+pytest.importorskip("selenium", reason="the extra `browser` is not installed")
+Keys = pytest.importorskip("selenium.webdriver").Keys
+DRIVER = shutil.which("chromedriver")
+pytestmark = [
+    pytest.mark.skipif(DRIVER is None, reason="no chromedriver (Debian: chromium-driver)"),
+    pytest.mark.xdist_group("browser"),
+]
+
+
+class Browser:
+    """A headless Chromium that keeps what pages ask for and what they print."""
+
+    def __init__(self, wide: int = 1200, scheme: str = "light") -> None:
+        from selenium import webdriver
+
+        options = webdriver.ChromeOptions()
+        for argument in ("--headless=new", "--no-sandbox", f"--window-size={wide},900"):
+            options.add_argument(argument)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        self.driver = webdriver.Chrome(options, webdriver.ChromeService(DRIVER))
+        self.driver.set_script_timeout(60)
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        size = {"width": wide, "height": 900, "deviceScaleFactor": 1, "mobile": wide < 500}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+    def open(self, path: Path, tail: str = "") -> None:
+        self.driver.get(f"{path.as_uri()}{tail}")
+        self.driver.execute_async_script(
+            "const done = arguments[0];"
+            "const look = () => (page.ready ? done() : setTimeout(look, 5));"
+            "look();"
+        )
+
+    def run(self, script: str) -> Any:
+        return self.driver.execute_script(script)
+
+    def press(self, *keys: str) -> None:
+        from selenium.webdriver.common.action_chains import ActionChains
+
+        ActionChains(self.driver).send_keys(*keys).perform()
+
+    def requests(self) -> list[str]:
+        """What was asked for since the last call, other than the page itself."""
+        log = [one["message"] for one in self.driver.get_log("performance")]
+        return [
+            one
+            for one in log
+            if "Network.requestWillBeSent" in one and "http" in one.split('"url":"')[1][:4]
+        ]
+
+    def messages(self) -> list[str]:
+        return [one["message"] for one in self.driver.get_log("browser")]
+
+
+@contextlib.contextmanager
+def opened(*how: Any) -> Iterator[Browser]:
+    browser = Browser(*how)
+    try:
+        yield browser
+    finally:
+        browser.driver.quit()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with opened() as one:
+        yield one
+
+
+# Plays all steps forwards, and then back to the first one.
+ALL_STEPS = """
+const player = longest(), wrong = [];
+for (let i = 0; i < player.count; i++) {
+  goTo(i, player);
+  const step = player.model.step, items = player.scene.items;
+  const runs = items.filter((one) => one.status === "runs" && one.warp === step.warp);
+  const arrows = items.filter((one) => one.role === "arrow");
+  const said = player.root.querySelector(".sentence").textContent;
+  if (String(runs.map((one) => one.lane)) !== String(step.lanes)) wrong.push([i, "lanes"]);
+  const moves = ACCESSES.includes(step.kind) && !player.scene.hidden;
+  if (moves && arrows.length !== step.lanes.length) wrong.push([i, "arrows"]);
+  if (!said.endsWith(step.sentence)) wrong.push([i, "sentence"]);
+}
+const memory = player.model.memory;
+const words = () => JSON.stringify([...memory].map(([key, held]) => [key, held.value]));
+const counters = Object.fromEntries(player.model.counters), last = words();
+for (let i = player.count - 1; i >= 0; i--) goTo(i, player);
+const first = player.model.undo.length;
+goTo(player.count - 1, player);
+return { wrong, counters, first, same: last === words() };
+"""
+
+
+@pytest.mark.parametrize("name", LADDER)
+def test_all_steps_of_a_strategy(name: str, browser: Browser, tmp_path: Path):
+    shown = gpureduce.replay(name, 130 if name != "exact" else 40, dtype=dtype_of(name))
+    shown.save(tmp_path / "page.html")
+    browser.open(tmp_path / "page.html")
+    found = browser.run(ALL_STEPS)
+    assert found["wrong"] == [] and found["same"] and found["first"] == 1
+    assert found["counters"] == {name: count for name, count in shown.counters.items() if count}
+    assert browser.messages() == [] and browser.requests() == []
+
+
+def test_two_players_and_the_keyboard_alone(browser: Browser, tmp_path: Path):
+    shown = gpureduce.replay("interleaved_idx", 256, beside="sequential")
+    shown.save(tmp_path / "page.html")
+    browser.open(tmp_path / "page.html", "#step=5")
+    at = "return page.players.map((one) => one.model.at)"
+    assert browser.run(at) == [5, 5]
+    barriers = [i for i, step in enumerate(shown.steps) if step.kind == "__syncthreads"]
+    conflicts = [
+        i for i, step in enumerate(shown.steps) if step.counts.get("shared_load_conflicts")
+    ]
+    after = next(i for i in barriers if i > 5 and i - 1 not in barriers)
+    for key, wanted in [(Keys.ARROW_LEFT, 4), (Keys.ARROW_RIGHT, 5), ("b", after), (Keys.HOME, 0),
+                        ("c", conflicts[0]), (Keys.END, len(shown.steps) - 1)]:  # fmt: skip
+        browser.press(key)
+        assert browser.run(at)[0] == wanted, key
+    browser.run("link()")
+    assert browser.run("return location.hash") == f"#step={len(shown.steps) - 1}"
+    rows = browser.run(
+        "const cells = [...document.querySelectorAll('tr.differs td:first-child')];"
+        "return cells.map((one) => one.textContent)"
+    )
+    assert "shared load conflicts" in rows and "global load sectors" not in rows
+    browser.press(Keys.HOME, " ")
+    browser.run("document.getElementById('speed').value = '60'")
+    script = "const done = arguments[0]; setTimeout(() => done(page.players[0].model.at), 700)"
+    assert browser.driver.execute_async_script(script) > 2
+    browser.press(" ")
+    assert not browser.run("return page.timer")
+
+
+def test_a_click_on_a_line_goes_to_its_next_execution(browser: Browser, tmp_path: Path):
+    gpureduce.replay("interleaved_idx", 256).save(tmp_path / "page.html")
+    browser.open(tmp_path / "page.html")
+    line = "document.querySelector('.code button.now').nextElementSibling"
+    browser.run(f"{line}.click()")
+    assert "__syncthreads" in browser.run("return document.querySelector('.sentence').textContent")
+    assert (
+        browser.run("return document.querySelector('.code button.now .times').textContent") == "1×"
+    )
+
+
+def test_a_click_on_a_word_shows_its_elements(browser: Browser, tmp_path: Path):
+    gpureduce.replay("sequential", 64).save(tmp_path / "page.html")
+    browser.open(tmp_path / "page.html")
+    click = """
+      goTo(longest().count - 1);
+      const player = page.players[0], box = player.canvas.getBoundingClientRect();
+      const word = player.scene.items.find((one) => one.role === "word");
+      const at = { clientX: box.left + word.x + 3, clientY: box.top + word.y + 3, bubbles: true };
+      player.canvas.dispatchEvent(new MouseEvent("click", at));
+      return player.scene.items.filter((one) => one.role === "contents").map((one) => one.text);"""
+    assert browser.run(click) == ["64 elements: 0 to 63"]
+
+
+@pytest.mark.parametrize(("wide", "scheme"), [(390, "light"), (1200, "dark")])
+def test_a_phone_and_the_dark(wide: int, scheme: str, tmp_path: Path):
+    gpureduce.replay("warp_shfl", 256).save(tmp_path / "page.html")
+    with opened(wide, scheme) as browser:
+        browser.open(tmp_path / "page.html")
+        assert browser.run("return document.documentElement.scrollWidth") <= wide
+        paper = browser.run("return getComputedStyle(document.body).backgroundColor")
+        assert paper == ("rgb(19, 20, 22)" if scheme == "dark" else "rgb(255, 255, 255)")
+        assert browser.run("return page.colours.paper") == (
+            "#131416" if scheme == "dark" else "#ffffff"
+        )
+
+
+def test_it_measures_itself(browser: Browser, tmp_path: Path):
+    gpureduce.replay("sequential", 1024, block=256).save(tmp_path / "page.html")
+    browser.open(tmp_path / "page.html", "?measure")
+    measured = browser.run("return page.measured")
+    assert measured["steps"] == browser.run("return longest().count") and measured["median"] < 60
+
+
+# What kinds of things the picture shows, at five steps of two kernels.
+SCENE = """
+goTo(arguments[0]);
+const found = {};
+for (const { role } of page.players[0].scene.items) if (role) found[role] = (found[role] || 0) + 1;
+return found;
+"""
+FRAMES = [
+    ("interleaved_idx", 0, {"lane": 64, "word": 64, "sector": 4, "used": 32, "arrow": 32}),
+    ("interleaved_idx", 6, {"lane": 64, "word": 64, "queue": 64, "arrow": 32}),
+    ("interleaved_idx", 4, {"lane": 64, "word": 64}),
+    ("warp_shfl", 1, {"lane": 64, "word": 2, "arrow": 16}),
+    ("atomic_thread", 1, {"lane": 64, "sector": 1, "used": 32, "arrow": 32, "result": 1}),
+]
+
+
+@pytest.mark.parametrize(("name", "step", "wanted"), FRAMES)
+def test_frames(name: str, step: int, wanted: dict[str, int], browser: Browser, tmp_path: Path):
+    gpureduce.replay(name, 64).save(tmp_path / "page.html")
+    browser.open(tmp_path / "page.html")
+    found = browser.driver.execute_script(SCENE, step)
+    kinds = ("lane", "word", "sector", "used", "arrow", "queue", "result")
+    assert {kind: found[kind] for kind in kinds if kind in found} == wanted
