@@ -10,7 +10,9 @@ from gpureduce.bench.command import size
 from gpureduce.cli import kernel_files
 from gpureduce.cli.kernel_files import NAME_OR_FILE, strategy_or_kernel
 from gpureduce.core import output_files
+from gpureduce.emulator import replay_page
 from gpureduce.emulator.races import SCHEDULES, races
+from gpureduce.emulator.replay import replay
 from gpureduce.text import show_json
 
 Command = Callable[[str, Callable[[argparse.Namespace], None], str], Any]
@@ -18,12 +20,24 @@ Command = Callable[[str, Callable[[argparse.Namespace], None], str], Any]
 
 def _run(arguments: argparse.Namespace) -> None:
     target = kernel_files.picture(arguments, "races", arguments.strategy)
+    film = output_files.checked(
+        arguments.replay, "--replay", "replay", (".html",),
+        inputs=kernel_files.kernel_paths([arguments.strategy]), force=arguments.force,
+    )  # fmt: skip
     found = races(
         strategy_or_kernel(arguments.strategy), arguments.n, arguments.dtype, arguments.block,
         arguments.grid, arguments.schedules,
     )  # fmt: skip
     if target:
         output_files.write(target, found.svg(), "races")
+    if film:
+        if not found.races:
+            raise ValueError(f"{found.strategy} has no race to show: leave --replay out")
+        shown = replay(
+            strategy_or_kernel(arguments.strategy), found.n, dtype=found.dtype, block=found.block,
+            grid=found.grid, race=found.races[0],
+        )  # fmt: skip
+        output_files.write(film, replay_page.page(shown.as_dict()), "replay")
     if arguments.json:
         show_json(found.as_dict())
     else:
@@ -43,4 +57,8 @@ def register(command: Command) -> None:
         help="forward, reverse, lockstep, 'random 7' (default: all, and three random ones)",
     )  # fmt: skip
     added.add_argument("--svg", metavar="FILE.svg", help="also draw the first race")
+    added.add_argument(
+        "--replay", metavar="FILE.html",
+        help="also write a page that plays the first race in both orders",
+    )  # fmt: skip
     output_files.add_force(added)

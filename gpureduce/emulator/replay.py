@@ -19,11 +19,18 @@ from gpureduce.core import dtypes, exact, registry, sources
 from gpureduce.core.checks import named_keywords, shown, whole
 from gpureduce.core.request import launch_of
 from gpureduce.core.schedule import Schedule
-from gpureduce.emulator import provenance, replay_page, replay_picture, replay_text
+from gpureduce.emulator import (
+    provenance,
+    replay_page,
+    replay_picture,
+    replay_races,
+    replay_text,
+)
 from gpureduce.emulator.counts import Access
 from gpureduce.emulator.explain import find
 from gpureduce.emulator.explain_text import wavefront_table
 from gpureduce.emulator.picture import Picture
+from gpureduce.emulator.race import Race
 from gpureduce.emulator.races import named_schedule
 from gpureduce.emulator.replay_steps import (
     MOST_STEPS,
@@ -79,8 +86,10 @@ class Replay(ReplayData):
         The kernel's files: the lines of each.
     start
         The step that the page opens at.
+    marks, race
+        The two steps that race, and what would order them; None unless a race was asked for.
     beside
-        The replay of another kernel, to be shown beside this one.
+        The replay of another kernel, or of the other order of a race, to be shown beside this one.
 
     >>> import gpureduce
     >>> shown = gpureduce.replay("sequential", n=64, block=32)
@@ -113,7 +122,7 @@ class Replay(ReplayData):
             "dtype": self.dtype, "block": self.block, "schedule": self.schedule,
             "value": self.value, "expected": self.expected, "right": self.is_right,
             "fault": self.fault, "unknown": self.unknown, "start": self.start,
-            "summary": replay_text.summary(self),
+            "marks": self.marks, "race": self.race, "summary": replay_text.summary(self),
             "elements": self.elements, "launches": self.launches, "counters": self.counters,
             "arrays": [{**vars(one), "element": one.element} for one in self.arrays],
             "parts": [
@@ -194,6 +203,7 @@ def replay(
     beside: str | registry.UserKernel | None = None,
     schedule: str | Schedule = "lockstep",
     values: npt.ArrayLike | None = None,
+    race: Race | None = None,
 ) -> Replay:
     """Run a kernel on the emulator and show what every thread does, step by step.
 
@@ -220,6 +230,9 @@ def replay(
         one of `races`.
     values
         The elements, in place of `n`: by default the digits 1 to 9 again and again.
+    race
+        A race out of `races` with the same `n` and `block`: shows its two accesses in both orders,
+        side by side, and what each makes of the sum, where orders of threads are found for both.
 
     Returns
     -------
@@ -236,14 +249,31 @@ def replay(
     >>> import gpureduce
     >>> shown = gpureduce.replay("interleaved_idx", n=256, block=64, beside="sequential")
     >>> shown.counters["shared_load_conflicts"], shown.beside.counters["shared_load_conflicts"]
-    (68, 0)
+    (50, 0)
+    >>> found = gpureduce.races("missing_barrier")
+    >>> both = gpureduce.replay("missing_barrier", found.n, block=found.block, race=found.races[0])
+    >>> both.is_right, both.beside.is_right
+    (True, False)
     """
+    if race is not None:
+        if beside is not None:
+            raise ValueError("a race is shown beside itself: leave beside out")
+        return _race_shown(strategy, race, (n, dtype, block, grid), values)
     asked = (n, dtype, block, grid, schedule, values)
     first = _replayed(strategy, "strategy", asked)
     if beside is None:
         return first
     second = _replayed(beside, "beside", (None, *asked[1:5], np.array(first.elements, first.dtype)))
     return dataclasses.replace(first, beside=second)
+
+
+def _race_shown(strategy: Any, race: Race, how: tuple[Any, ...], values: Any) -> Replay:
+    shown = replay_races.both_orders(
+        race, lambda order: _replayed(strategy, "strategy", (*how, order, values))
+    )
+    if not shown:
+        raise ValueError(f"no step of {strategy} makes this race; give n and block of `races`")
+    return dataclasses.replace(shown[0], beside=shown[1]) if len(shown) == 2 else shown[0]
 
 
 def _replayed(strategy: Any, argument: str, asked: tuple[Any, ...]) -> Replay:

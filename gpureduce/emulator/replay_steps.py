@@ -190,6 +190,8 @@ class ReplayData:
     unknown: int | None
     texts: dict[str, tuple[str, ...]]
     start: int = 0
+    marks: tuple[int, int] | None = None
+    race: str = ""
 
     @property
     def counters(self) -> dict[str, int]:

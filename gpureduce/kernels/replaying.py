@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 from typing import Any
 
+import gpureduce
 from gpureduce.core import dtypes
 from gpureduce.core.dtypes import Array
 from gpureduce.core.request import launch_sizes
@@ -48,11 +49,20 @@ def replay(
 def _readable(run: Recording, text: str) -> Recording:
     """A recording with its fault as a sentence."""
     fault = faults.readable(trials.told(run.fault), text) if run.fault else ""
-    return replace(run, fault=fault)
+    return dataclasses.replace(run, fault=fault)
 
 
 def failing(made: Kernel, verdict: Verdict) -> Replay:
-    """A replay of the smallest failure, at the step that shows it. Of a right kernel: any run."""
+    """A replay of the race or the smallest failure of a verdict; of a right kernel, any run."""
+    if verdict.races and verdict.races.races:
+        found = verdict.races
+        try:
+            return gpureduce.replay(
+                made, found.n, block=found.block, grid=found.grid, dtype=found.dtype,
+                race=found.races[0],
+            )  # fmt: skip
+        except ValueError:
+            pass  # the race needs more steps than can be shown
     if verdict.failures and verdict.failures[0].case.n <= _MOST_N:
         case = verdict.failures[0].case
         order = case.order if case.order != trials.ON_CARD else "lockstep"
@@ -61,18 +71,12 @@ def failing(made: Kernel, verdict: Verdict) -> Replay:
         block = verdict.condition.usual_block if verdict.condition else None
         n = 4 * block * made.domain.per_thread if block else None
         shown = replay(made, n, verdict.dtypes[0], block, None, "lockstep", None)
-    return replace(shown, start=_first_wrong(shown, verdict))
+    return dataclasses.replace(shown, start=_first_wrong(shown))
 
 
-def _first_wrong(shown: Replay, verdict: Verdict) -> int:
-    """The step that the page opens at: of a fault, of a race, or of the store of a wrong sum."""
-    last = len(shown.steps) - 1
+def _first_wrong(shown: Replay) -> int:
+    """The step that the page opens at: of a fault, or of the last store of a wrong sum."""
     if shown.fault:
-        return last
-    if verdict.races and verdict.races.races:
-        line = verdict.races.races[0].sides[1].place.line
-        return next((i for i, step in enumerate(shown.steps) if step.line == line), 0)
-    if shown.is_right:
-        return 0
+        return len(shown.steps) - 1
     stores = (i for i, step in enumerate(shown.steps) if step.kind in ("store", "atomic"))
-    return max(stores, default=last)
+    return 0 if shown.is_right else max(stores, default=0)

@@ -31,10 +31,16 @@ class Player {
     const step = this.model.step;
     this.scene = stage(this.model, { ...page.view, picked: this.picked });
     paint(this.scene, this.canvas, page.colours, window.devicePixelRatio || 1);
-    const sentence = `Step ${this.model.at + 1} of ${this.count}. ${step.sentence}`;
+    const sentence = `Step ${this.model.at + 1} of ${this.count}. ${step.sentence}${this.raceHere()}`;
     this.part(".sentence").textContent = sentence;
     this.canvas.setAttribute("aria-label", step.sentence);
     this.showCode(step);
+  }
+
+  /* What the step races with, if it is one of the two that were asked for. */
+  raceHere() {
+    const { marks, race } = this.model.data, here = marks ? marks.indexOf(this.model.at) : -1;
+    return here < 0 ? "" : ` It races with step ${marks[1 - here] + 1}; ${race}.`;
   }
 
   showCode(step) {
@@ -211,6 +217,7 @@ function paintMarks(pen, wide, ratio) {
       else if (step.kind === "atomic") bar(i, "atomic", 0.2, 0.6);
       else if (ACCESSES.includes(step.kind) && step.lanes.length < LANES) bar(i, "diverged", 0.62, 0.72);
     });
+    for (const i of player.model.data.marks || []) bar(i, "write", 0, 1);
     player.model.firstOfLaunch.slice(1).forEach((i) => bar(i, "ink", 0, 1));
   });
 }
@@ -309,7 +316,10 @@ function listen() {
 
 function fromLink() {
   const step = /step=(\d+)/.exec(location.hash);
-  goTo(step ? Math.min(Number(step[1]), longest().count - 1) : page.players[0].model.data.start, step ? longest() : page.players[0]);
+  if (step) return goTo(Math.min(Number(step[1]), longest().count - 1), longest());
+  goTo(page.players[0].model.data.start);
+  for (const player of page.players) if (player.model.data.start) player.target = player.model.data.start;
+  showAll();
 }
 
 async function start() {
