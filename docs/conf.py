@@ -42,7 +42,7 @@ nb_merge_streams = True
 
 html_theme = "furo"
 html_title = f"gpureduce {version}"
-html_static_path = ["_static"]
+html_static_path = ["_static", "_build/static"]
 html_css_files = ["gpureduce.css"]
 html_js_files = ["tables.js"]
 html_copy_source = False
@@ -56,6 +56,19 @@ for _notebook in (HERE.parent / "notebooks").glob("*.ipynb"):
     _copy = HERE / "notebooks" / _notebook.name
     if not _copy.exists() or _copy.read_bytes() != _notebook.read_bytes():
         shutil.copy(_notebook, _copy)
+
+
+# A replay of every rung, which the pages show in frames.
+REPLAYS = HERE / "_build" / "static" / "replays"
+REPLAYS.mkdir(parents=True, exist_ok=True)
+for _row in gpureduce.strategies():
+    if _row.kind in ("kernel", "everywhere", "broken") and _row.launches_kernels:
+        gpureduce.replay(_row.name, 128 if _row.name == "exact" else 256).save(
+            REPLAYS / f"{_row.name}.html"
+        )
+for _before, _after in (("interleaved_mod", "interleaved_idx"), ("interleaved_idx", "sequential")):
+    _both = gpureduce.replay(_before, 256, beside=_after)
+    _both.save(REPLAYS / f"{_before}_{_after}.html")
 
 
 # Links out of docs/, which a repository follows, and the page here that has the same.

@@ -94,7 +94,7 @@ class Replay(ReplayData):
     >>> import gpureduce
     >>> shown = gpureduce.replay("sequential", n=64, block=32)
     >>> print(shown.sentences[0])
-    Line 18: lanes 0 to 31 of block 0 read in[0..31], 4 sectors of 32 bytes, all used.
+    Line 16: lanes 0 to 31 of block 0 read in[0..31], 4 sectors of 32 bytes, all used.
     """
 
     beside: Replay | None = None
@@ -253,7 +253,7 @@ def replay(
     >>> found = gpureduce.races("missing_barrier")
     >>> both = gpureduce.replay("missing_barrier", found.n, block=found.block, race=found.races[0])
     >>> both.is_right, both.beside.is_right
-    (True, False)
+    (False, True)
     """
     if race is not None:
         if beside is not None:

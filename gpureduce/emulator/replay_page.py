@@ -19,7 +19,8 @@ def page(data: dict[str, Any]) -> str:
     packed = base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()
     title = data["strategy"]
     if "beside" in data:
-        title += f" and {data['beside']['strategy']}"
+        other = data["beside"]["strategy"]
+        title += f" and {other}" if other != title else ": both orders of a race"
     inside = {
         "TITLE": html.escape(title),
         "STYLE": (_FOLDER / "style.css").read_text(),
