@@ -169,7 +169,8 @@ def named_schedule(wanted: str | Schedule) -> tuple[str, Schedule]:
             raise ValueError(f"a schedule is one of {', '.join(ORDERS)}, or 'random 7': {wanted!r}")
         schedule = Schedule(order, int(seed or 0))
     checked(schedule)
-    name = schedule.order + (f" {schedule.seed}" if schedule.order == "random" else "")
+    seeded = schedule.order == "random" or (schedule.order == "lockstep" and schedule.seed)
+    name = schedule.order + (f" {schedule.seed}" if seeded else "")
     return name, schedule
 
 

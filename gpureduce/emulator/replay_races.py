@@ -6,16 +6,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
+from gpureduce.core.schedule import Schedule
 from gpureduce.emulator.race import Race, Side
 from gpureduce.emulator.replay_steps import BARRIERS, ReplayData
 
-ORDERS = ("lockstep", "forward", "reverse", *(f"random {seed}" for seed in range(8)))
+# With another seed than 0, lanes and warps go from the last to the first.
+ORDERS = (
+    Schedule("lockstep"), Schedule("lockstep", 1), Schedule("forward"), Schedule("reverse"),
+    *(Schedule("random", seed) for seed in range(8)),
+)  # fmt: skip
 _KINDS = {"read": "load", "write": "store", "atomic": "atomic"}
 
 _Shown = TypeVar("_Shown", bound=ReplayData)
 
 
-def both_orders(race: Race, run: Callable[[str], _Shown]) -> list[_Shown]:
+def both_orders(race: Race, run: Callable[[Schedule], _Shown]) -> list[_Shown]:
     """Replays in which the first access comes first, and the second one; fewer if none was found.
 
     `run` makes the replay for an order of threads.
@@ -33,12 +38,13 @@ def both_orders(race: Race, run: Callable[[str], _Shown]) -> list[_Shown]:
 
 
 def _nearest(shown: ReplayData, race: Race) -> tuple[int, int] | None:
-    """The steps of the two accesses, the nearest ones without a barrier of the block between."""
+    """The steps of the two accesses: the nearest ones that no barrier orders."""
     first, second = ([*_steps_of(shown, side, race.address)] for side in race.sides)
     pairs = ((abs(a - b), a, b) for a in first for b in second if a != b)
+    block = race.sides[0].block if race.sides[0].block == race.sides[1].block else None
     for _, a, b in sorted(pairs):
         between = shown.steps[min(a, b) : max(a, b)]
-        if not any(step.kind in BARRIERS and step.block == race.sides[0].block for step in between):
+        if not any(step.kind in BARRIERS and step.block == block for step in between):
             return a, b
     return None
 

@@ -1,4 +1,4 @@
-"""`gpureduce explain` and `gpureduce races`."""
+"""`gpureduce explain`, `gpureduce races` and `gpureduce replay`."""
 
 from __future__ import annotations
 
@@ -51,3 +51,25 @@ def test_races(command, tmp_path):
     assert "<svg" in path.read_text()
     status, _, err = command("races", "sequential", "--svg", tmp_path / "none.svg")
     assert status == 2 and "no race to draw" in err
+
+
+WRONG = """__global__ void wrong(const int *in, int *out, int n)
+{
+    if (threadIdx.x < n) *out += in[threadIdx.x];
+}"""
+
+
+def test_replay(command, tmp_path):
+    status, out, _ = command("replay", "sequential", "--n", "64", "--block", "32")
+    assert status == 0 and out.startswith("sequential: 64 el") and "pass __syncthreads" in out
+    status, out, _ = command("replay", "sequential", "--beside", "cascade", "--json")
+    assert status == 0 and json.loads(out)["beside"]["strategy"] == "cascade"
+    (tmp_path / "k.cu").write_text(WRONG)
+    page = tmp_path / "page.html"
+    race = ["races", "missing_barrier", "--replay"]
+    for words in (["replay", tmp_path / "k.cu", "--output"], race,
+                  ["check", tmp_path / "k.cu", "--replay"]):  # fmt: skip
+        assert command(*words, page)[0] == (words[0] == "check")
+        assert page.read_text().startswith("<!DOCTYPE html>")
+    status, _, err = command("races", "sequential", "--replay", tmp_path / "none.html")
+    assert status == 2 and "no race to show" in err

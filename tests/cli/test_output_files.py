@@ -22,6 +22,7 @@ OUTPUTS = {
                 "--record", [".json"], ".csv"),
     "explain": (["explain", "cascade", "--n", "100"], "--svg", [".svg"], ".png"),
     "races": (["races", "missing_barrier", "--schedules", "forward"], "--svg", [".svg"], ".pdf"),
+    "replay": (["replay", "sequential", "--n", "64"], "--output", [".html"], ".txt"),
 }  # fmt: skip
 EACH = pytest.mark.parametrize(
     ("verb", "suffix"), [(verb, suffix) for verb, row in OUTPUTS.items() for suffix in row[2]]
@@ -109,8 +110,11 @@ def test_no_command_overwrites_its_input(command, here, way, force):
     for words, option in [
         (["explain", kernel], "--svg"), (["races", kernel], "--svg"), (["check", kernel], "--html"),
         (["bench", "--strategies", kernel, "--sizes", 100], "--output"),
+        (["replay", kernel], "--output"), (["check", kernel], "--replay"),
+        (["races", kernel], "--replay"),
     ]:  # fmt: skip
-        picture = here / f"k.{ {'--svg': 'svg', '--html': 'html', '--output': 'json'}[option] }"
+        suffix = {"--svg": "svg", "--output": "json"}.get(option, "html")
+        picture = here / f"k.{'html' if words[0] == 'replay' else suffix}"
         picture.symlink_to(kernel)
         status, _, err = command(*words, option, picture, *force)
         assert status == 2 and kernel.read_text() == TREE

@@ -11,6 +11,7 @@ USAGES = {
     "explain": "gpureduce explain STRATEGY [OTHER] [options]",
     "bench": "gpureduce bench [options]",
     "races": "gpureduce races STRATEGY [options]",
+    "replay": "gpureduce replay STRATEGY [options]",
     "tune": "gpureduce tune [options]",
     "verify-counters": "gpureduce verify-counters [options]",
 }
@@ -33,6 +34,8 @@ REFUSED = {
     "sum a.npy --axis rows": "an axis is a whole number, or several as in 0,2, not 'rows'",
     "explain sequental": "there is no strategy 'sequental': did you mean sequential?\n",
     "races warp_volatil": "there is no strategy 'warp_volatil': did you mean warp_volatile?\n",
+    "replay sequental": "there is no strategy 'sequental': did you mean sequential?\n",
+    "replay sequential --open": "--open shows the page that --output names",
     "explain cascade --dtype float23": "there is no dtype 'float23': did you mean float32",
     "bench --strategies fats": "there is no strategy 'fats': did you mean fast?\n",
     "bench --lecture trapzoid": "there is no lecture 'trapzoid': did you mean trapezoid?\n",

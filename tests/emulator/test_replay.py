@@ -171,6 +171,23 @@ def test_two_side_by_side_have_the_same_elements():
     assert shown.beside.elements == shown.elements and shown.value == shown.beside.value == 700
 
 
+def test_a_race_is_shown_in_both_orders():
+    found = gpureduce.races("missing_barrier", block=128)
+    how = {"block": found.block, "race": found.races[0]}
+    first = gpureduce.replay("missing_barrier", found.n, **how)
+    assert first.marks[0] < first.marks[1] and first.beside.marks[0] > first.beside.marks[1]
+    assert first.is_right != first.beside.is_right  # in one order, the sum comes out right
+    for shown in (first, first.beside):
+        kinds = [(shown.steps[i].kind, shown.steps[i].line) for i in shown.marks]
+        line = found.races[0].sides[0].place.line
+        assert kinds == [("load", line), ("store", line)] and shown.start == min(shown.marks)
+        assert "__syncthreads() is missing" in shown.race
+    with pytest.raises(ValueError, match="leave beside out"):
+        gpureduce.replay("missing_barrier", found.n, beside="sequential", **how)
+    with pytest.raises(ValueError, match="n and block"):
+        gpureduce.replay("sequential", 64, race=found.races[0])
+
+
 @pytest.mark.parametrize(("how", "error", "words"), [
     (("row_warp",), ValueError, "sums along an axis"),
     (("numpy",), ValueError, "runs on the processor"),

@@ -79,7 +79,7 @@ static uint64_t permute(uint64_t number, uint64_t count, uint64_t seed)
     return number;
 }
 
-static uint64_t team_at(const Launch *launch, uint64_t turn)
+uint64_t team_at(const Launch *launch, uint64_t turn)
 {
     switch (launch->schedule) {
     case GR_SCHEDULE_REVERSE: return launch->teams - 1 - turn;

@@ -99,6 +99,9 @@ inline bool is_stopped(const Launch *launch)
     return launch->failed || gr_is_interrupted(launch->watch);
 }
 
+/* The team that runs at this turn in the launch's order. */
+uint64_t team_at(const Launch *launch, uint64_t turn);
+
 /* Records a launch's failure; only the first one counts. Throws nothing. */
 void launch_failed(Launch *launch, cudaError_t error, const char *fault);
 

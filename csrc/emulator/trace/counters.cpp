@@ -95,6 +95,23 @@ static inline __attribute__((always_inline)) Instruction *come_to(gr_recorder *r
     return instruction;
 }
 
+/* The step that an access of the running lane belongs to: that of the warp's instruction. In orders
+ * other than lockstep, lanes make their accesses at different times. Then it is a step of its own,
+ * unless no other step has come since the last lane's. */
+static uint32_t step_now(gr_recorder *r, const Worker *w, const Instruction *instruction,
+                         size_t bytes, Deed deed)
+{
+    const std::vector<gr_step> &steps = r->replay->steps;
+    const gr_step &first = steps[instruction->step], &last = steps.back();
+    bool joins = last.place == first.place && last.warp == first.warp &&
+                 last.block == first.block && !(last.mask >> w->lane->index & 1);
+    if (w->schedule == GR_SCHEDULE_LOCKSTEP)
+        return instruction->step;
+    if (joins)
+        return (uint32_t)steps.size() - 1;
+    return keep_step(r, w->lane->warp, deed, first.place, bytes);
+}
+
 /* Runs `count`, which adds to the counters of a place, for a step of a replay. */
 template <typename Count>
 static inline void count_step(gr_recorder *r, unsigned place, uint32_t step, Count count)
@@ -177,7 +194,8 @@ void count_access(Worker *w, const void *address, size_t size, Access kind, cons
             Place here = {(uintptr_t)place, 0, 0, part, deeds[kind]};
             const Instruction *instruction = come_to(r, w->lane, here, at);
             if (r->replay)
-                keep_access(w, instruction->step, at, part, deeds[kind]);
+                keep_access(w, step_now(r, w, instruction, part, deeds[kind]), at, part,
+                            deeds[kind]);
         }
     });
 }
@@ -381,7 +399,7 @@ static void run_batch(size_t batch, void *context)
     if (batch == 0) /* later teams continue with the same arrival counters */
         preset_arrivals(r->arrivals, sample->ticket);
     for (; i < end && !is_stopped(all->launch); ++i)
-        run_one(all->worker, r, sample->first + i);
+        run_one(all->worker, r, team_at(all->launch, sample->first + i));
 }
 
 void run_samples(Launch *launch)

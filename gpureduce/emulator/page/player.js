@@ -13,7 +13,7 @@ class Player {
       <div class="stage"><canvas role="img" tabindex="0"></canvas></div>
       <div class="side"><p class="file"></p><div class="code" aria-label="The kernel's text"></div><table><tbody></tbody></table></div>`;
     this.part = (selector) => root.querySelector(selector);
-    const order = data.schedule === "lockstep" ? "" : `, threads in ${data.schedule} order`;
+    const order = data.schedule === "lockstep" && !data.marks ? "" : `, threads in ${data.schedule} order`;
     this.part("h2").textContent = data.strategy + order;
     this.part(".summary").textContent = data.summary;
     this.canvas = this.part("canvas");
