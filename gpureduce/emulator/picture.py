@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 PAPER, INK, FAINT, EMPTY = "#ffffff", "#1f2933", "#7b8794", "#eef1f4"
@@ -18,9 +20,13 @@ _DARK = {
 }  # fmt: skip
 
 
-def style() -> str:
-    """A style element by which the colours of an SVG file follow the reader's scheme."""
-    rules = "".join(f'[fill="{light}"]{{fill:{dark}}}' for light, dark in _DARK.items())
+def style(more: Mapping[str, str] = MappingProxyType({})) -> str:
+    """A style element by which the colours of an SVG file follow the reader's scheme.
+
+    `more` has the dark colours of further light ones.
+    """
+    both = {**_DARK, **more}.items()
+    rules = "".join(f'[fill="{light}"]{{fill:{dark}}}' for light, dark in both)
     return f"<style>@media (prefers-color-scheme:dark){{{rules}}}</style>"
 
 
@@ -51,12 +57,16 @@ class Words:
 
 @dataclass
 class Picture:
-    """Boxes and words on a page, in pixels from its upper left corner."""
+    """Boxes and words on a page, in pixels from its upper left corner.
+
+    `dark` has the dark colours of its own light ones.
+    """
 
     width: float = WIDTH
     height: float = 0.0
     boxes: list[Box] = field(default_factory=list)
     words: list[Words] = field(default_factory=list)
+    dark: dict[str, str] = field(default_factory=dict)
 
     def svg(self, *, inline: bool = False) -> str:
         """The picture as an SVG document. `inline`: for a page, whose scheme is the page's."""
@@ -64,7 +74,7 @@ class Picture:
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.width:g}" '
             f'height="{self.height:g}" viewBox="0 0 {self.width:g} {self.height:g}" '
             'font-family="DejaVu Sans, Verdana, sans-serif">',
-            *([] if inline else [style()]),
+            *([] if inline else [style(self.dark)]),
             f'<rect width="{self.width:g}" height="{self.height:g}" fill="{PAPER}"/>',
         ]
         for box in self.boxes:

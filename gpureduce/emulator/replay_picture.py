@@ -57,21 +57,27 @@ def draw(shown: ReplayData, number: int) -> Picture:
     return page.done()
 
 
-def _colour(shown: ReplayData, held: tuple[Any, int | None] | None) -> str:
+def _colour(page: Page, shown: ReplayData, held: tuple[Any, int | None] | None) -> str:
     """The hue says where in the input the elements of a value lie."""
     if held is None or held[1] is None or not len(shown.parts[held[1]]):
         return EMPTY
     runs = shown.parts[held[1]].runs()
     count = sum(many for _, _, many in runs)
     middle = sum(many * first + step * many * (many - 1) / 2 for first, step, many in runs) / count
-    rgb = colorsys.hls_to_rgb(0.8 * middle / max(shown.n - 1, 1), 0.68, 0.72)
+    hue = 0.8 * middle / max(shown.n - 1, 1)
+    light = _hex(colorsys.hls_to_rgb(hue, 0.68, 0.72))
+    page.picture.dark[light] = _hex(colorsys.hls_to_rgb(hue, 0.3, 0.58))
+    return light
+
+
+def _hex(rgb: tuple[float, float, float]) -> str:
     return "#" + "".join(f"{round(255 * part):02x}" for part in rgb)
 
 
 def _cell(page: Page, shown: ReplayData, x: float, held: Any, ring: str | None, title: str) -> None:
     if ring:
         page.box(x - 1, -1, _CELL + 1, 20, ring, title)
-    page.box(x + 1, 1, _CELL - 3, 16, _colour(shown, held), title)
+    page.box(x + 1, 1, _CELL - 3, 16, _colour(page, shown, held), title)
     text = "" if held is None or isinstance(held[0], tuple) else f"{held[0]}"
     if text and len(text) <= 4:
         page.say(x + _CELL / 2, 13, text, size=8, anchor="middle")

@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -237,6 +238,8 @@ def test_a_notebook_shows_the_page_in_a_frame():
 def test_a_frame_and_a_film(tmp_path):
     shown = gpureduce.replay("interleaved_idx", 64, block=64)
     svg = shown.frame(6).svg()
+    of_readme = gpureduce.replay("interleaved_idx", 256).frame(11).svg()
+    assert (Path(__file__).parents[2] / "docs" / "replay.svg").read_text() == of_readme
     assert shown.sentences[6].partition(",")[0] in svg and svg.count("<rect") > 100
     pytest.importorskip("matplotlib")
     image = pytest.importorskip("PIL.Image")
