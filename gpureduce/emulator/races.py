@@ -32,6 +32,7 @@ from gpureduce.emulator.race import (
 from gpureduce.errors import CudaError
 
 SCHEDULES = ("forward", "reverse", "lockstep", "random 0", "random 1", "random 2")
+_MOST_ATOMICS = 8  # places after which a block stops
 
 
 @dataclass(frozen=True)
@@ -182,8 +183,13 @@ def examine(
     launch: tuple[int, int],
     schedules: Sequence[str | Schedule],
     result: npt.DTypeLike | None = None,
+    stops: bool = False,
 ) -> Races:
-    """The work of `races`, for any traced build of the emulator, and for a sum of any dtype."""
+    """The work of `races`, for any traced build of the emulator, and for a sum of any dtype.
+
+    If nothing is found, and atomics pass on what fences publish, `stops` adds random orders: in
+    each of them, a block stops after another atomic of the kernel.
+    """
     array = _numbers(n, dtype)
     if result is None and dtype in ("int32", "uint32", "float32", "float64"):
         result = array.dtype
@@ -194,7 +200,10 @@ def examine(
     finish = strategy.finishes[0] if len(strategy.finishes) == 1 else None
     request = Request(strategy, conversion, block, grid, finish)
     device = devices.choose_device("emulator")
-    for name, schedule in map(named_schedule, schedules):
+    orders = dict(map(named_schedule, schedules))
+    left = list(orders)
+    while left:
+        schedule = orders[name := left.pop(0)]
         # A wrong kernel may have left a ticket drawn, or sums that the next order must not find.
         module.free_scratch()
         reports: list[str] = []
@@ -212,11 +221,14 @@ def examine(
             ) from error
         if not reports:
             raise MemoryError(f"no memory for what was found in {strategy.name} with n={n}")
-        found.add(name, json.loads(reports[0]))
+        found.add(name, report := json.loads(reports[0]))
+        if stops and not left and not (found.by_lines or found.faults or found.wrong):
+            more = [f"random {seed}" for seed in range(min(report["atomics"], _MOST_ATOMICS))]
+            left = [name for name in more if name not in orders]
+            orders |= dict(map(named_schedule, left))
     module.free_scratch()
-    names = tuple(named_schedule(one)[0] for one in schedules)
     return Races(
-        strategy.name, n, dtype, block, grid or None, names,
+        strategy.name, n, dtype, block, grid or None, tuple(orders),
         found.races(), tuple(found.barriers.values()), found.faults, found.wrong, expected,
         tuple(found.unwritten.values()), tuple(found.alike.values()),
     )  # fmt: skip

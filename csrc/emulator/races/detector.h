@@ -41,6 +41,8 @@ struct LaneWatch {
         carried; /* the clocks it brought there; once passed, the clocks it receives by waiting */
     uint32_t arrived_time = 0;
     std::vector<std::pair<Site, uint32_t>> stores; /* how many at each site since a block barrier */
+    uintptr_t touched = 0; /* address and place of its last access */
+    const void *touched_at = nullptr;
     uintptr_t loaded = 0;                          /* the address of its last plain load */
     Site load = {nullptr, 0};
 };
@@ -120,6 +122,17 @@ struct Divergence {
     std::map<std::tuple<std::string, int, std::string, const void *>, std::vector<unsigned>> places;
 };
 
+/* Under a random schedule, the part of a team that stops after the first atomic at one place in the
+ * kernel: the atomic's block, or its warp if the team has one block. It goes on when the other
+ * threads cannot, or only poll. So they meet what it has not done yet: their part of the kernel
+ * must not take the atomic for a sign that it has. */
+struct Stopped {
+    enum { NOT_YET, SOON, NOW, OVER } state = NOT_YET;
+    const Lane *lane = nullptr; /* that made the atomic */
+    std::vector<unsigned> ready;
+    unsigned polls = 0, accesses = 0; /* polls: consecutive ones, by any threads */
+};
+
 struct Watch {
     /* Results so far */
     std::vector<Race> races;
@@ -131,7 +144,8 @@ struct Watch {
     std::vector<Divergence> divergences;
     std::map<std::pair<const void *, int>, Unwritten> unwritten; /* the first one at each site */
     std::set<std::vector<int>> divergent_lines; /* of `divergences`: each set is reported once */
-    bool failed = false;                        /* out of memory */
+    size_t atomics = 0;  /* places of atomics, if one of them passed on what a fence published */
+    bool failed = false; /* out of memory */
     size_t event_count = 0;                     /* of the running launch */
     uint64_t meetings = 0;
 
@@ -142,6 +156,9 @@ struct Watch {
     /* by the number of the lane in the grid */
     std::unordered_map<uint64_t, std::vector<Event>> events;
     std::unordered_map<uintptr_t, Variable> variables;
+    std::vector<const void *> atomic_places; /* in the order of their first atomics */
+    bool publishes = false;                  /* an atomic passed on what a fence published */
+    Stopped stopped;
     Shadow device;
     uintptr_t range = 0, range_bytes = 0; /* the device allocation that was looked up last */
 
@@ -221,6 +238,8 @@ Copies &copies_of(Watch *watch, const Self &self, const void *barrier);
 /* An atomic: publishes the lane's FENCED clocks at the address, and receives the clocks that
  * earlier atomics published there. */
 void pass_on(Watch *watch, const Self &self, const void *address);
+/* The same at a place in the kernel: if it is the first one there, its block may stop. */
+void note_atomic(Worker *w, const void *place);
 /* The lane starts a copy; the lane has waited for the copies. */
 void order_copy(Watch *watch, const Self &self, CopyClock *clock);
 void finish_copies(Watch *watch, const Self &self, const Copies &copies, Event event);
@@ -244,6 +263,10 @@ void watch_team(Worker *w);
 void watch_access(Worker *w, const void *address, size_t size, Access kind, bool reads, Site site);
 void watch_fence(Worker *w, gr_scope scope, const char *file, int line);
 void watch_block_end(Worker *w, const Lane *last);
+/* An access of the running lane is next, under a random schedule: see Stopped. */
+void watch_turn(Worker *w, uintptr_t address, const void *place);
+/* No lane is ready. Whether the stopped ones now go on. */
+bool watch_idle(Worker *w);
 /* The running lane initializes an mbarrier for bulk copies, starts a copy, has waited for one. */
 void watch_copy_barrier(Worker *w, const void *barrier, const char *file, int line);
 void watch_copy(Worker *w, const void *shared, const void *global, size_t bytes,
@@ -282,6 +305,10 @@ inline void watch_launch(Watch *, Launch *) {}
 inline void watch_launch_end(Watch *) {}
 inline void watch_team(Worker *) {}
 inline void watch_block_end(Worker *, const Lane *) {}
+inline bool watch_idle(Worker *)
+{
+    return false;
+}
 inline void watch_barrier(Worker *, const Barrier *, gr_scope) {}
 inline void watch_meeting(Worker *, const Warp *, const Meeting *) {}
 inline void watch_absent(Worker *, const Warp *, unsigned, unsigned) {}

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <algorithm>
+
 #include "emulator/runtime/fault.h"
 #include "emulator/runtime/shared_memory.h"
 #include "emulator/races/detector.h"
@@ -45,6 +47,9 @@ void watch_launch(Watch *watch, Launch *launch)
     watch->slots = watch->threads + COPY_SLOTS;
     watch->range_bytes = 0;
     watch->event_count = 0;
+    watch->atomic_places.clear();
+    watch->publishes = false;
+    watch->stopped = Stopped();
 }
 
 static Event event_beside(const std::vector<Event> &events, size_t at, int step)
@@ -74,6 +79,8 @@ void watch_launch_end(Watch *watch)
 {
     end_overwriting(watch);
     guarded(watch, [&] { find_events(watch); });
+    if (watch->publishes)
+        watch->atomics = std::max(watch->atomics, watch->atomic_places.size());
     watch->events.clear();
     watch->variables.clear();
     watch->device.clear();
@@ -337,6 +344,7 @@ void pass_on(Watch *watch, const Self &self, const void *address)
     strand[SEEN_GRID] = joined(watch, strand[SEEN_GRID], variable.grid);
     strand[SEEN_BLOCK] = joined(watch, strand[SEEN_BLOCK], block);
     strand[KNOWN_IF_FENCED] = joined(watch, strand[KNOWN_IF_FENCED], variable.if_fenced);
+    watch->publishes |= strand[FENCED_BLOCK] != nullptr;
     variable.grid = joined(watch, variable.grid, strand[FENCED_GRID]);
     block = joined(watch, block, strand[FENCED_BLOCK]);
     variable.if_fenced = everything(watch, self, strand[KNOWN_IF_FENCED]);

@@ -165,7 +165,8 @@ std::string report(const Watch *watch)
     out += ',';
     print_list(&out, "unwritten", watch->unwritten,
                [&](const auto &found) { print_unwritten(&out, found.second); });
-    return out + "}";
+    print(&out, ",\"atomics\":%zu}", watch->atomics);
+    return out;
 }
 
 } // namespace gr

@@ -288,8 +288,10 @@ void watch_access(Worker *w, const void *address, size_t size, Access kind, bool
             self.lane->loaded = 0;
             --watch->loads[{self.lane->load.at, self.lane->load.line}];
         }
-        if (kind == ATOMIC)
+        if (kind == ATOMIC) {
+            note_atomic(w, site.at);
             pass_on(watch, self, address);
+        }
     });
 }
 

@@ -214,6 +214,9 @@ static void read_attributes(Launch *launch, const cudaLaunchConfig_t *config)
     }
 }
 
+/* The race detector runs the blocks of such a grid side by side, in random order. */
+static constexpr unsigned most_beside = 16;
+
 /* Sets which blocks form a team, and checks that the device has room for them. */
 static cudaError_t form_teams(Launch *launch)
 {
@@ -226,7 +229,8 @@ static cudaError_t form_teams(Launch *launch)
         return cudaErrorInvalidClusterSize;
     if (launch->cooperative && blocks > room)
         return cudaErrorCooperativeLaunchTooLarge;
-    shape->team_blocks = launch->cooperative ? (unsigned)blocks : shape->cluster_blocks;
+    bool beside = thread_watch() && launch->schedule == GR_SCHEDULE_RANDOM && blocks <= most_beside;
+    shape->team_blocks = launch->cooperative || beside ? (unsigned)blocks : shape->cluster_blocks;
     launch->teams = blocks / shape->team_blocks;
     return cudaSuccess;
 }
@@ -249,6 +253,7 @@ static cudaError_t launch_kernel(const cudaLaunchConfig_t *config, const void *f
     launch.shape.shared = config->dynamicSmemBytes;
     launch.shape.variables = kernel->variables;
     launch.schedule = thread_schedule;
+    launch.number = thread_seed;
     launch.seed = thread_seed * 0x9e3779b97f4a7c15 + 1;
     launch.watch = gr_current_watch();
     read_attributes(&launch, config);

@@ -82,7 +82,7 @@ struct Launch {
     Shape shape;
     bool cooperative;
     gr_schedule schedule;
-    uint64_t seed;
+    uint64_t number, seed; /* of the schedule: as given, and mixed */
     uint64_t teams, batch;
 
     const gr_interrupts *watch; /* interrupts of the launching thread; may be null */

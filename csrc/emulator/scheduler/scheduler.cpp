@@ -69,7 +69,7 @@ Lane *random_lane(Worker *w)
 {
     Warp *warp = &w->warps[random_below(w, w->warp_count)];
     if (!warp->ready && !(warp = warp_above(w, warp->index)))
-        return nullptr;
+        return watched(w) && watch_idle(w) ? random_lane(w) : nullptr;
     unsigned from = warp->ready & ~0u << random_below(w, 32);
     return lane_of(w, warp, lowest(from ? from : warp->ready));
 }

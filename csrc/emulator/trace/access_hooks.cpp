@@ -17,12 +17,14 @@ using namespace gr;
  * warp comes to its k-th access and lets the others reach theirs before it makes its own. A warp
  * runs on until all its lanes wait or have ended. With another seed than 0, the lanes take turns
  * from the last to the first: branches of a warp have no order. */
-static void take_turns(Worker *w)
+static void take_turns(Worker *w, uintptr_t address, const void *place)
 {
     Lane *me = w->lane;
     if (w->schedule == GR_SCHEDULE_LOCKSTEP)
         switch_lanes(w, me, next_lane(w, me->warp, me->index));
-    else if (w->schedule == GR_SCHEDULE_RANDOM && (random_next(&w->random) >> 60) == 0)
+    if (w->schedule == GR_SCHEDULE_RANDOM && watched(w))
+        watch_turn(w, address, place);
+    if (w->schedule == GR_SCHEDULE_RANDOM && (random_next(&w->random) >> 60) == 0)
         switch_lanes(w, me, random_lane(w));
 }
 
@@ -35,7 +37,7 @@ static void access(Worker *w, const void *address, size_t size, Access to_others
     static const char *const verbs[] = {"reads", "writes", "updates"};
     if (counted(w))
         settle(w);
-    take_turns(w);
+    take_turns(w, (uintptr_t)address, place);
     if (counted(w)) /* another lane may have run */
         settle(w);
     look_now_and_then(w);

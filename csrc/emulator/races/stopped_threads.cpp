@@ -1,0 +1,91 @@
+/* Stops a block or a warp after an atomic, so that the others run ahead of what follows it. */
+#ifdef GR_EMULATOR_TRACED
+
+#include <algorithm>
+
+#include "emulator/races/detector.h"
+
+namespace gr
+{
+
+/* A thread that tries to take a lock some hundred times and then gives up gives up before. */
+static constexpr unsigned most_polls = 1000, most_accesses = 1 << 20;
+
+/* The warps of the team that stop: first and count. */
+static Warp *stopping(const Worker *w, unsigned *count)
+{
+    const Barrier &block = w->watch->stopped.lane->warp->block->own;
+    *count = w->block_count > 1 ? block.warp_count : 1;
+    return w->block_count > 1 ? block.warps : w->watch->stopped.lane->warp;
+}
+
+static void stop(Worker *w)
+{
+    Stopped &stopped = w->watch->stopped;
+    unsigned count;
+    Warp *warps = stopping(w, &count);
+    stopped.state = Stopped::NOW;
+    stopped.ready.resize(count);
+    for (unsigned i = 0; i < count; ++i) {
+        stopped.ready[i] = warps[i].ready;
+        warps[i].ready = 0;
+        w->ready_warps[warps[i].index / 64] &= ~(1ull << (warps[i].index % 64));
+    }
+}
+
+static void go_on(Worker *w)
+{
+    Stopped &stopped = w->watch->stopped;
+    unsigned count;
+    Warp *warps = stopping(w, &count);
+    stopped.state = Stopped::OVER;
+    for (unsigned i = 0; i < count; ++i)
+        if (stopped.ready[i])
+            make_ready(w, &warps[i], stopped.ready[i]);
+}
+
+bool watch_idle(Worker *w)
+{
+    if (w->watch->stopped.state != Stopped::NOW)
+        return false;
+    go_on(w);
+    return true;
+}
+
+void note_atomic(Worker *w, const void *place)
+{
+    Watch *watch = w->watch;
+    auto &places = watch->atomic_places;
+    if (std::find(places.begin(), places.end(), place) != places.end())
+        return;
+    if (places.size() == watch->launch->number && w->schedule == GR_SCHEDULE_RANDOM &&
+        watch->stopped.state == Stopped::NOT_YET && w->warp_count > 1) {
+        watch->stopped.state = Stopped::SOON;
+        watch->stopped.lane = w->lane;
+    }
+    places.push_back(place);
+}
+
+void watch_turn(Worker *w, uintptr_t address, const void *place)
+{
+    Watch *watch = w->watch;
+    Stopped &stopped = watch->stopped;
+    Lane *me = w->lane;
+    if (stopped.state == Stopped::SOON) {
+        guarded(watch, [&] { stop(w); });
+        if (!me->warp->ready)
+            switch_lanes(w, me, random_lane(w));
+    } else if (stopped.state == Stopped::NOW) {
+        LaneWatch &lane = watch->lanes[(size_t)(me - w->lanes)];
+        bool polls = lane.touched == address && lane.touched_at == place;
+        lane.touched = address;
+        lane.touched_at = place;
+        stopped.polls = polls ? stopped.polls + 1 : 0;
+        if (stopped.polls > most_polls + 64 * w->live || ++stopped.accesses > most_accesses)
+            go_on(w);
+    }
+}
+
+} // namespace gr
+
+#endif
