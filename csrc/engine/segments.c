@@ -21,11 +21,11 @@
  */
 #include "engine/segments.h"
 
+#include "engine/axis_plan.h"
 #include "engine/keys.h"
 #include "engine/segment_launch.h"
 #include "engine/times.h"
 #include "exact/device_layout.h"
-#include "exact/proven.h"
 
 #include <string.h>
 
@@ -36,18 +36,6 @@ enum {
 
 typedef gr_segment_run run;
 typedef gr_segment_step step;
-
-static bool is_proven(const run *r)
-{
-    return r->request->acc == GR_ACC_proven || r->request->acc == GR_ACC_proven3;
-}
-
-static size_t acc_size(gr_acc acc)
-{
-    return acc == GR_ACC_proven    ? sizeof(gr_proven)
-           : acc == GR_ACC_proven3 ? sizeof(gr_proven3)
-                                   : gr_acc_size(acc);
-}
 
 /* Adds up elements as integers: one pass. */
 static gr_status add_words(run *r)
@@ -133,7 +121,7 @@ static gr_load merged(gr_acc acc)
 static gr_status add_digits(run *r)
 {
     size_t bytes = GR_EXACT_HEADER_WORDS * sizeof(uint64_t);
-    if (!is_proven(r))
+    if (!gr_acc_is_proven(r->request->acc))
         return GR_OK;
     return gr_launch_segment_step(r, (step){"segment_digits", (gr_load)r->request->load, GR_ACC_u64,
                                             r->sms * 8, 1, BLOCK / 2, bytes});
@@ -187,7 +175,8 @@ static gr_status add_rows(run *r)
                  r->in_packs ? r->pack_tiles : r->tiles,
                  BLOCK,
                  0};
-    step tasks = {"segment_tasks", load, acc, r->sms * 8, r->tiles, BLOCK, BLOCK * acc_size(acc)};
+    step tasks = {
+        "segment_tasks", load, acc, r->sms * 8, r->tiles, BLOCK, BLOCK * gr_axis_acc_size(acc)};
     step merge = {"segment_merge", merged(acc), acc, r->sms * warps, 1, BLOCK, 0};
     if (gr_launch_segment_step(r, rows) != GR_OK)
         return r->error->status;
@@ -219,7 +208,7 @@ static gr_status allocate(run *r, char **memory)
     size_t tasks = r->in_runs   ? 2 * gr_ceil_div(request->rows, job->task_rows)
                    : r->in_rows ? request->rows / job->task_rows + longs
                                 : 0;
-    size_t marks = r->in_rows && is_proven(r) ? sums / 32 + 1 : 0;
+    size_t marks = r->in_rows && gr_acc_is_proven(request->acc) ? sums / 32 + 1 : 0;
     size_t counts = r->in_order ? request->segments : 0;
     size_t state = take(&bytes, 1, sizeof *job->state);
     size_t unproven = take(&bytes, marks, sizeof(unsigned));
@@ -230,7 +219,7 @@ static gr_status allocate(run *r, char **memory)
     size_t places = take(&bytes, has_places ? request->rows : 0, sizeof *job->places);
     size_t task = take(&bytes, tasks, sizeof *job->task);
     size_t of_long = take(&bytes, longs, sizeof *job->longs);
-    size_t partial = take(&bytes, tasks * request->columns, acc_size(request->acc));
+    size_t partial = take(&bytes, tasks * request->columns, gr_axis_acc_size(request->acc));
     size_t shared = bytes; /* offsets, staged sums or words: one of them is in use at a time */
     size_t sorted = r->in_runs        ? request->segments * request->sums.bytes
                     : job->try_sorted ? (request->segments + 1) * sizeof *job->offsets
