@@ -9,7 +9,7 @@
 #include <string.h>
 
 gr_status gr_launch_axis(const gr_axis_plan *p, void *partial, uint64_t *words,
-                         gr_axis_outcome *outcome, gr_error *error)
+                         gr_launched *launched, gr_error *error)
 {
     gr_matrix matrix = p->matrix;
     gr_layout layout = p->layout;
@@ -28,30 +28,8 @@ gr_status gr_launch_axis(const gr_axis_plan *p, void *partial, uint64_t *words,
                        : teams    ? of_columns
                        : per_lane ? of_tiles
                                   : of_rows;
-    size_t sizes[] = {p->shared_bytes, gr_facts_of(p->request->device)->shared_bytes};
-    cudaLaunchAttribute overlaps = {.id = cudaLaunchAttributeProgrammaticStreamSerialization};
-    cudaLaunchConfig_t config;
-
-    overlaps.val.programmaticStreamSerializationAllowed = 1;
-    error->status = GR_OK;
-    if (sizes[0] > 48 * 1024)
-        TRY(cudaFuncSetAttribute(p->kernel->entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 (int)sizes[1]));
-    memset(&config, 0, sizeof config);
-    config.gridDim = (dim3){(unsigned)p->grid, 1, 1};
-    config.blockDim = (dim3){p->block, 1, 1};
-    config.dynamicSmemBytes = p->shared_bytes;
-    config.stream = p->request->stream;
-    config.attrs = &overlaps;
-    config.numAttrs = (p->strategy->traits & OVERLAPS) != 0;
-    TRY(cudaLaunchKernelExC(&config, p->kernel->entry, arguments));
-    if (outcome->launches++ == 0) {
-        outcome->strategy = (int)(p->strategy - gr_strategy_at(0));
-        outcome->block = p->block;
-        outcome->grid = (unsigned)p->grid;
-    }
-done:
-    return error->status;
+    gr_step step = {p->strategy, p->kernel, {(unsigned)p->grid, 1}, p->block, p->shared_bytes};
+    return gr_launch(&step, arguments, p->request->stream, launched, error);
 }
 
 /* Device memory that a call needs besides: sums of shares, words of shares, and marks of sums that
@@ -100,15 +78,14 @@ static void release(const gr_axis_request *request, scratch *needed)
 
 /* Adds up the sums that are not proven. */
 static gr_status launch_last(const gr_axis_plan *plan, gr_axis_plan *last, const scratch *needed,
-                             gr_axis_outcome *outcome, gr_error *error)
+                             gr_launched *launched, gr_error *error)
 {
     last->sums.any_unproven = plan->sums.any_unproven;
     last->sums.unproven = plan->sums.unproven;
-    return gr_launch_axis(last, NULL, needed->zeroed, outcome, error);
+    return gr_launch_axis(last, NULL, needed->zeroed, launched, error);
 }
 
-static gr_status run_whole(const gr_axis_request *request, gr_axis_outcome *outcome,
-                           gr_error *error)
+static gr_status run_whole(const gr_axis_request *request, gr_launched *launched, gr_error *error)
 {
     gr_axis_plan plan, next, last;
     scratch needed = {NULL, NULL};
@@ -119,12 +96,12 @@ static gr_status run_whole(const gr_axis_request *request, gr_axis_outcome *outc
     if (has_last && gr_plan_levels(&plan, &last, error) != GR_OK)
         return error->status;
     if (allocate(&plan, has_last ? &last : NULL, &needed, error) == GR_OK)
-        gr_launch_axis(&plan, needed.partial, needed.zeroed, outcome, error);
+        gr_launch_axis(&plan, needed.partial, needed.zeroed, launched, error);
     if (error->status == GR_OK && needed.partial &&
         gr_plan_shares(&plan, needed.partial, &next, error) == GR_OK)
-        gr_launch_axis(&next, NULL, NULL, outcome, error);
+        gr_launch_axis(&next, NULL, NULL, launched, error);
     if (error->status == GR_OK && has_last)
-        launch_last(&plan, &last, &needed, outcome, error);
+        launch_last(&plan, &last, &needed, launched, error);
     release(request, &needed);
     return error->status;
 }
@@ -200,14 +177,14 @@ typedef struct {
 } partial_sums;
 
 /* Adds up the partial sums: to the sum itself, or to one partial sum. */
-static gr_status merge(gr_axis_plan *of, partial_sums *sums, bool is_last, gr_axis_outcome *outcome,
+static gr_status merge(gr_axis_plan *of, partial_sums *sums, bool is_last, gr_launched *launched,
                        gr_error *error)
 {
     gr_axis_plan next;
     char *merged = sums->other;
     of->shares = sums->count;
     if (gr_plan_shares(of, sums->now, &next, error) != GR_OK ||
-        gr_launch_axis(&next, is_last ? NULL : merged, NULL, outcome, error) != GR_OK)
+        gr_launch_axis(&next, is_last ? NULL : merged, NULL, launched, error) != GR_OK)
         return error->status;
     sums->other = sums->now;
     sums->now = merged;
@@ -216,7 +193,7 @@ static gr_status merge(gr_axis_plan *of, partial_sums *sums, bool is_last, gr_ax
 }
 
 static gr_status add_partial(const gr_axis_request *piece, partial_sums *sums,
-                             gr_axis_outcome *outcome, gr_error *error)
+                             gr_launched *launched, gr_error *error)
 {
     gr_axis_plan plan, next;
     char *to = sums->now + sums->count++ * sums->bytes;
@@ -225,16 +202,16 @@ static gr_status add_partial(const gr_axis_request *piece, partial_sums *sums,
         (plan.shares > 1 && gr_allocate(piece->device, plan.shares * sums->bytes, piece->stream,
                                         &shares, error) != GR_OK))
         return error->status;
-    if (gr_launch_axis(&plan, shares ? shares : to, NULL, outcome, error) == GR_OK && shares &&
+    if (gr_launch_axis(&plan, shares ? shares : to, NULL, launched, error) == GR_OK && shares &&
         gr_plan_shares(&plan, shares, &next, error) == GR_OK)
-        gr_launch_axis(&next, to, NULL, outcome, error);
+        gr_launch_axis(&next, to, NULL, launched, error);
     if (shares)
         (void)cudaFreeAsync(shares, piece->stream);
     return error->status;
 }
 
 /* A single sum. */
-static gr_status run_long(const gr_axis_request *request, gr_axis_outcome *outcome, gr_error *error)
+static gr_status run_long(const gr_axis_request *request, gr_launched *launched, gr_error *error)
 {
     gr_axis_request piece = *request;
     gr_axis_plan plan, last;
@@ -254,20 +231,20 @@ static gr_status run_long(const gr_axis_request *request, gr_axis_outcome *outco
             piece.axes = request->axes;
             take_part(&piece.axes, &piece.axes.reduced, &by, k, at);
             if ((sums.count == PARTIAL_SUMS &&
-                 merge(&plan, &sums, false, outcome, error) != GR_OK) ||
-                add_partial(&piece, &sums, outcome, error) != GR_OK)
+                 merge(&plan, &sums, false, launched, error) != GR_OK) ||
+                add_partial(&piece, &sums, launched, error) != GR_OK)
                 goto done;
             more = goes_on(request, error);
         }
-    if (more && merge(&plan, &sums, true, outcome, error) == GR_OK && has_last)
-        launch_last(&plan, &last, &needed, outcome, error);
+    if (more && merge(&plan, &sums, true, launched, error) == GR_OK && has_last)
+        launch_last(&plan, &last, &needed, launched, error);
 done:
     release(request, &needed);
     return error->status;
 }
 
 static gr_status run_parts(const gr_axis_request *request, size_t at_once, bool are_long,
-                           gr_axis_outcome *outcome, gr_error *error)
+                           gr_launched *launched, gr_error *error)
 {
     gr_axis_request part = *request;
     const gr_axis_list *kept = &request->axes.kept;
@@ -283,35 +260,35 @@ static gr_status run_parts(const gr_axis_request *request, size_t at_once, bool 
                 part.sums.initial[0] = request->sums.initial[at];
                 part.sums.initial[1] = (gr_value){0};
             }
-            if ((are_long ? run_long : run_whole)(&part, outcome, error) != GR_OK)
+            if ((are_long ? run_long : run_whole)(&part, launched, error) != GR_OK)
                 return error->status;
             more = goes_on(request, error);
         }
     return error->status;
 }
 
-static gr_status run(const gr_axis_request *request, gr_axis_outcome *outcome, gr_error *error)
+static gr_status run(const gr_axis_request *request, gr_launched *launched, gr_error *error)
 {
     size_t most = gr_backend_elements_at_once(), terms = gr_axes_size(&request->axes.reduced);
     /* exact_levels adds up a sum of any length in one launch. */
     bool are_long = terms > most && !gr_names_exact_levels(request);
     size_t at_once = terms && terms < most ? most / terms : 1;
-    memset(outcome, 0, sizeof *outcome);
+    *launched = (gr_launched){0};
     error->status = GR_OK;
     if (request->sums.as_digits && at_once < request->sums.parts)
         at_once = request->sums.parts; /* one launch stores the words of both parts */
     if (!terms || (!are_long && gr_axes_size(&request->axes.kept) <= at_once))
-        return run_whole(request, outcome, error);
-    return run_parts(request, at_once, are_long, outcome, error);
+        return run_whole(request, launched, error);
+    return run_parts(request, at_once, are_long, launched, error);
 }
 
-gr_status gr_sum_axis(const gr_axis_request *request, gr_axis_outcome *outcome, gr_error *error)
+gr_status gr_sum_axis(const gr_axis_request *request, gr_launched *launched, gr_error *error)
 {
     double init_ms;
     if (gr_wake(request->device, &init_ms, error) != GR_OK ||
         gr_begin_piece(request->times, error) != GR_OK ||
         gr_record_time(request->times, GR_AT_COPIED, request->stream, error) != GR_OK ||
-        run(request, outcome, error) != GR_OK)
+        run(request, launched, error) != GR_OK)
         return error->status;
     return gr_record_time(request->times, GR_AT_SUMMED, request->stream, error);
 }
@@ -336,7 +313,7 @@ static size_t rounded(size_t bytes)
 }
 
 static gr_status copy_and_sum(gr_axis_request *request, gr_span in, gr_span mask, gr_span out,
-                              char *memory, gr_axis_outcome *outcome, gr_error *error)
+                              char *memory, gr_launched *launched, gr_error *error)
 {
     gr_axes *axes = &request->axes;
     char *mask_at = memory + rounded(in.size), *out_at = mask_at + rounded(mask.size);
@@ -354,7 +331,7 @@ static gr_status copy_and_sum(gr_axis_request *request, gr_span in, gr_span mask
                                         request->stream, error) != GR_OK) ||
         gr_interrupted() ||
         gr_record_time(request->times, GR_AT_COPIED, request->stream, error) != GR_OK ||
-        run(request, outcome, error) != GR_OK || gr_interrupted() ||
+        run(request, launched, error) != GR_OK || gr_interrupted() ||
         gr_record_time(request->times, GR_AT_SUMMED, request->stream, error) != GR_OK)
         return error->status;
     TRY(cudaMemcpyAsync(out.base, out_at, out.size, cudaMemcpyDeviceToHost, request->stream));
@@ -365,7 +342,7 @@ done:
 }
 
 gr_status gr_sum_axis_of_host(gr_axis_request *request, gr_span in, gr_span mask, gr_span out,
-                              gr_axis_outcome *outcome, gr_error *error)
+                              gr_launched *launched, gr_error *error)
 {
     gr_workspace *workspace;
     double init_ms;
@@ -376,7 +353,7 @@ gr_status gr_sum_axis_of_host(gr_axis_request *request, gr_span in, gr_span mask
     request->waits = 1;
     if (gr_allocate(request->device, rounded(in.size) + rounded(mask.size) + rounded(out.size),
                     request->stream, &memory, error) == GR_OK) {
-        copy_and_sum(request, in, mask, out, memory, outcome, error);
+        copy_and_sum(request, in, mask, out, memory, launched, error);
         (void)cudaFreeAsync(memory, request->stream);
     }
     gr_close_workspace(workspace, error->status == GR_OK && !gr_interrupted());

@@ -36,10 +36,26 @@ typedef struct {
 } gr_plan;
 
 /* The blocks per cluster, for strategies with clusters. */
-static inline unsigned gr_cluster_blocks(const gr_plan *plan)
+static inline unsigned gr_cluster_blocks(const gr_strategy *strategy, unsigned grid)
 {
-    return plan->strategy->traits & ALONE ? plan->grid : GR_CLUSTER_BLOCKS;
+    return strategy->traits & ALONE ? grid : GR_CLUSTER_BLOCKS;
 }
+
+/* A launch of any kernel. The strategy's traits say how it is launched. */
+typedef struct {
+    const gr_strategy *strategy;
+    gr_kernel *kernel;
+    unsigned grid[2], block;
+    size_t shared_bytes;
+} gr_step;
+
+/* Puts a launch on the stream, on the calling thread's current device. `launched` counts it; or
+ * NULL. */
+gr_status gr_launch(const gr_step *step, void **arguments, void *stream, gr_launched *launched,
+                    gr_error *error);
+
+/* Lets the blocks of a kernel have so much dynamic shared memory on the current device. */
+gr_status gr_allow_shared(gr_kernel *kernel, size_t bytes, gr_error *error);
 
 /* Plans a launch over n > 0 elements. With `limit_grid`, for later passes, the requested grid is an
  * upper limit. */

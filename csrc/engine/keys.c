@@ -32,33 +32,23 @@ static gr_status launch(const gr_segment_request *request, gr_kernel *kernel, vo
                         gr_segment_outcome *outcome, gr_error *error)
 {
     unsigned traits = request->kernel->traits, keys = (unsigned)request->segments;
-    size_t n = request->rows, shared = shared_bytes(request), grid = (n + BLOCK - 1) / BLOCK;
+    size_t n = request->rows, grid = (n + BLOCK - 1) / BLOCK;
     size_t full = gr_facts_of(request->device)->sms * (SM_THREADS / BLOCK);
     const void *in = request->values.base, *key = request->index.base;
     const void *out = request->out.base;
     uint64_t *word = (uint64_t *)memory;
     void *ticket = memory ? word + request->segments : NULL;
     void *arguments[] = {&in, &key, &out, &n, &keys, &word, &ticket};
-    cudaLaunchConfig_t config;
 
-    error->status = GR_OK;
     if (!(traits & ONE) && grid > full)
         grid = full;
-    if (shared > 48 * 1024)
-        TRY(cudaFuncSetAttribute(kernel->entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 (int)shared));
+    gr_step step = {
+        request->kernel, kernel, {(unsigned)(grid ? grid : 1), 1}, BLOCK, shared_bytes(request)};
+    error->status = GR_OK;
     if (traits & ZEROED)
         TRY(cudaMemsetAsync((void *)(uintptr_t)out, 0,
                             request->segments * gr_acc_size(request->acc), request->stream));
-    memset(&config, 0, sizeof config);
-    config.gridDim = (dim3){(unsigned)(grid ? grid : 1), 1, 1};
-    config.blockDim = (dim3){BLOCK, 1, 1};
-    config.dynamicSmemBytes = shared;
-    config.stream = request->stream;
-    TRY(cudaLaunchKernelExC(&config, kernel->entry, arguments));
-    outcome->launches = 1;
-    outcome->block = BLOCK;
-    outcome->grid = config.gridDim.x;
+    gr_launch(&step, arguments, request->stream, &outcome->launched, error);
 done:
     return error->status;
 }

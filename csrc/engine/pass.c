@@ -29,8 +29,9 @@ gr_status gr_plan_pass(const gr_request *request, int later, gr_pass *pass, gr_e
     pass->grid = plan.grid;
     pass->outs = plan.outs;
     pass->team_blocks = plan.strategy->traits & COOPERATIVE ? plan.grid
-                        : plan.strategy->traits & CLUSTER   ? gr_cluster_blocks(&plan)
-                                                            : 1;
+                        : plan.strategy->traits & CLUSTER
+                            ? gr_cluster_blocks(plan.strategy, plan.grid)
+                            : 1;
     return GR_OK;
 }
 
@@ -86,7 +87,7 @@ gr_status gr_run_pass(const gr_request *request, int later,
             arrivals.shift = 64 - GR_EXACT_COUNT_BITS;
         }
         if (prepare(context, &arrivals))
-            gr_launch(&plan, &in, space.out[0].data, request->n, &space, NULL, error);
+            gr_launch_plan(&plan, &in, space.out[0].data, request->n, &space, NULL, error);
         else
             gr_fail(error, GR_NO_MEMORY, "no memory for counters");
     }
@@ -131,7 +132,7 @@ gr_status gr_run_axis_pass(gr_axis_request *request, const size_t shape[2], int 
                            void *context, gr_error *error)
 {
     gr_axis_plan plan;
-    gr_axis_outcome outcome = {0};
+    gr_launched launched = {0};
     gr_arrivals arrivals = {0};
     gr_buffer in = {0}, out = {0}, words = {0};
     size_t count = shape[0] * shape[1], acc = gr_acc_size(request->acc);
@@ -145,7 +146,7 @@ gr_status gr_run_axis_pass(gr_axis_request *request, const size_t shape[2], int 
         take_zeros(&words, plan.words * sizeof(uint64_t), error) == GR_OK) {
         plan.sums.base = out.data;
         if (prepare(context, &arrivals))
-            gr_launch_axis(&plan, plan.shares > 1 ? out.data : NULL, words.data, &outcome, error);
+            gr_launch_axis(&plan, plan.shares > 1 ? out.data : NULL, words.data, &launched, error);
         else
             gr_fail(error, GR_NO_MEMORY, "no memory for counters");
     }

@@ -30,10 +30,10 @@ typedef struct {
 } gr_segment_request;
 
 typedef struct {
-    unsigned block, grid, launches; /* of the first launch, and how many */
-    int is_bad, is_unsorted;        /* with `check`: an id or offset is wrong, ids are not sorted */
-    uint64_t place;                 /* of the first one */
-    uint64_t found, next; /* the number there, and the one before (ids) or after it (offsets) */
+    gr_launched launched;
+    int is_bad, is_unsorted; /* with `check`: an id or offset is wrong, ids are not sorted */
+    uint64_t place;          /* of the first one */
+    uint64_t found, next;    /* the number there, and the one before (ids) or after it (offsets) */
 } gr_segment_outcome;
 
 /* Puts the launches on the stream. Waits for them only with `check`. If an id or offset is wrong,

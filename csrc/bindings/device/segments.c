@@ -167,11 +167,12 @@ static PyObject *run(gr_segment_request *request, const asked *ask, const gr_spa
         gr_drop_times(request->times, 0);
         return PyErr_Occurred() ? NULL : gr_raise(&error);
     }
+    const gr_launched *launched = &outcome.launched;
     PyObject *times = !request->times ? Py_NewRef(Py_None)
                       : host          ? gr_milliseconds_of(request->times)
                                       : gr_elapsed_of(request->times);
-    return times ? Py_BuildValue("IIINN", outcome.block, outcome.grid, outcome.launches, times,
-                                 problem(ask, &outcome))
+    return times ? Py_BuildValue("IIINN", launched->block, launched->grid, launched->launches,
+                                 times, problem(ask, &outcome))
                  : NULL;
 }
 
