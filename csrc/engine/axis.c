@@ -32,77 +32,60 @@ gr_status gr_launch_axis(const gr_axis_plan *p, void *partial, uint64_t *words,
     return gr_launch(&step, arguments, p->request->stream, launched, error);
 }
 
-/* Device memory that a call needs besides: sums of shares, words of shares, and marks of sums that
- * are not proven. */
+/* Device memory that a call needs besides: words of shares, from `base` on, marks of sums that are
+ * not proven, and sums of shares. */
 typedef struct {
-    void *partial;
-    uint64_t *zeroed; /* the words; then whether there is a mark, and a bit for each sum */
+    gr_arena arena;
+    void *partial; /* NULL: there are no shares */
 } scratch;
 
 /* `last`: the launch for sums that are not proven, if there may be any. */
-static gr_status allocate(gr_axis_plan *plan, const gr_axis_plan *last, scratch *needed,
-                          gr_error *error)
+static gr_status allocate(gr_axis_plan *plan, gr_axis_plan *last, scratch *needed, gr_error *error)
 {
-    gr_acc acc = plan->request->acc;
-    cudaStream_t stream = plan->request->stream;
-    int device = plan->request->device;
-    size_t words = last ? last->words : plan->words;
-    size_t bytes = words * sizeof(uint64_t);
-    if (last)
-        bytes += (plan->sum_count / 32 + 2) * sizeof(unsigned);
-    error->status = GR_OK;
-    if (plan->shares > 1 &&
-        gr_allocate(device, plan->sum_count * plan->shares * gr_axis_acc_size(acc), stream,
-                    &needed->partial, error) != GR_OK)
+    const gr_axis_request *request = plan->request;
+    gr_arena *arena = &needed->arena;
+    bool has_shares = plan->shares > 1;
+    gr_arena_take(arena, last ? last->words : plan->words, sizeof(uint64_t));
+    size_t marks = gr_arena_take(arena, last ? plan->sum_count / 32 + 2 : 0, sizeof(unsigned));
+    arena->zeroed = arena->bytes;
+    size_t partial = gr_arena_take(arena, has_shares ? plan->sum_count * plan->shares : 0,
+                                   gr_axis_acc_size(request->acc));
+    if (gr_arena_open(arena, request->device, request->stream, error) != GR_OK)
         return error->status;
-    if (bytes) {
-        if (gr_allocate(device, bytes, stream, (void **)&needed->zeroed, error) != GR_OK)
-            return error->status;
-        TRY(cudaMemsetAsync(needed->zeroed, 0, bytes, stream));
-    }
+    needed->partial = has_shares ? arena->base + partial : NULL;
     if (last) {
-        plan->sums.any_unproven = (unsigned *)(needed->zeroed + words);
-        plan->sums.unproven = plan->sums.any_unproven + 1;
+        plan->sums.any_unproven = last->sums.any_unproven = (void *)(arena->base + marks);
+        plan->sums.unproven = last->sums.unproven = plan->sums.any_unproven + 1;
     }
-done:
+    return GR_OK;
+}
+
+/* Adds up, to `to` or to the sums themselves if that is NULL. */
+static gr_status launch(const gr_axis_plan *plan, const scratch *needed, void *to,
+                        gr_launched *launched, gr_error *error)
+{
+    gr_axis_plan next;
+    if (gr_launch_axis(plan, needed->partial ? needed->partial : to, (void *)needed->arena.base,
+                       launched, error) == GR_OK &&
+        needed->partial && gr_plan_shares(plan, needed->partial, &next, error) == GR_OK)
+        gr_launch_axis(&next, to, NULL, launched, error);
     return error->status;
-}
-
-static void release(const gr_axis_request *request, scratch *needed)
-{
-    if (needed->partial)
-        (void)cudaFreeAsync(needed->partial, request->stream);
-    if (needed->zeroed)
-        (void)cudaFreeAsync(needed->zeroed, request->stream);
-}
-
-/* Adds up the sums that are not proven. */
-static gr_status launch_last(const gr_axis_plan *plan, gr_axis_plan *last, const scratch *needed,
-                             gr_launched *launched, gr_error *error)
-{
-    last->sums.any_unproven = plan->sums.any_unproven;
-    last->sums.unproven = plan->sums.unproven;
-    return gr_launch_axis(last, NULL, needed->zeroed, launched, error);
 }
 
 static gr_status run_whole(const gr_axis_request *request, gr_launched *launched, gr_error *error)
 {
-    gr_axis_plan plan, next, last;
-    scratch needed = {NULL, NULL};
+    gr_axis_plan plan, last;
+    scratch needed = {{0}, NULL};
 
     if (gr_plan_axis(request, &plan, error) != GR_OK)
         return error->status;
     bool has_last = gr_acc_is_proven(request->acc) && !plan.lanes;
     if (has_last && gr_plan_levels(&plan, &last, error) != GR_OK)
         return error->status;
-    if (allocate(&plan, has_last ? &last : NULL, &needed, error) == GR_OK)
-        gr_launch_axis(&plan, needed.partial, needed.zeroed, launched, error);
-    if (error->status == GR_OK && needed.partial &&
-        gr_plan_shares(&plan, needed.partial, &next, error) == GR_OK)
-        gr_launch_axis(&next, NULL, NULL, launched, error);
-    if (error->status == GR_OK && has_last)
-        launch_last(&plan, &last, &needed, launched, error);
-    release(request, &needed);
+    if (allocate(&plan, has_last ? &last : NULL, &needed, error) == GR_OK &&
+        launch(&plan, &needed, NULL, launched, error) == GR_OK && has_last)
+        gr_launch_axis(&last, NULL, (void *)needed.arena.base, launched, error);
+    gr_arena_close(&needed.arena);
     return error->status;
 }
 
@@ -195,18 +178,13 @@ static gr_status merge(gr_axis_plan *of, partial_sums *sums, bool is_last, gr_la
 static gr_status add_partial(const gr_axis_request *piece, partial_sums *sums,
                              gr_launched *launched, gr_error *error)
 {
-    gr_axis_plan plan, next;
+    gr_axis_plan plan;
+    scratch needed = {{0}, NULL};
     char *to = sums->now + sums->count++ * sums->bytes;
-    void *shares = NULL;
-    if (gr_plan_axis(piece, &plan, error) != GR_OK ||
-        (plan.shares > 1 && gr_allocate(piece->device, plan.shares * sums->bytes, piece->stream,
-                                        &shares, error) != GR_OK))
-        return error->status;
-    if (gr_launch_axis(&plan, shares ? shares : to, NULL, launched, error) == GR_OK && shares &&
-        gr_plan_shares(&plan, shares, &next, error) == GR_OK)
-        gr_launch_axis(&next, to, NULL, launched, error);
-    if (shares)
-        (void)cudaFreeAsync(shares, piece->stream);
+    if (gr_plan_axis(piece, &plan, error) == GR_OK &&
+        allocate(&plan, NULL, &needed, error) == GR_OK)
+        launch(&plan, &needed, to, launched, error);
+    gr_arena_close(&needed.arena);
     return error->status;
 }
 
@@ -216,7 +194,7 @@ static gr_status run_long(const gr_axis_request *request, gr_launched *launched,
     gr_axis_request piece = *request;
     gr_axis_plan plan, last;
     division by = divide(&request->axes.reduced, gr_backend_elements_at_once());
-    scratch needed = {NULL, NULL};
+    scratch needed = {{0}, NULL};
     bool more = true, has_last = gr_acc_is_proven(request->acc);
 
     gr_start_axis_plan(request, &plan);
@@ -237,9 +215,9 @@ static gr_status run_long(const gr_axis_request *request, gr_launched *launched,
             more = goes_on(request, error);
         }
     if (more && merge(&plan, &sums, true, launched, error) == GR_OK && has_last)
-        launch_last(&plan, &last, &needed, launched, error);
+        gr_launch_axis(&last, NULL, (void *)needed.arena.base, launched, error);
 done:
-    release(request, &needed);
+    gr_arena_close(&needed.arena);
     return error->status;
 }
 

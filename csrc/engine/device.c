@@ -115,6 +115,32 @@ done:
     return error->status;
 }
 
+size_t gr_arena_take(gr_arena *arena, size_t count, size_t size)
+{
+    size_t at = arena->bytes;
+    arena->bytes += (count * size + 255) / 256 * 256;
+    return at;
+}
+
+gr_status gr_arena_open(gr_arena *arena, int device, void *stream, gr_error *error)
+{
+    error->status = GR_OK;
+    arena->stream = stream;
+    if (arena->bytes &&
+        gr_allocate(device, arena->bytes, stream, (void **)&arena->base, error) != GR_OK)
+        return error->status;
+    if (arena->zeroed)
+        TRY(cudaMemsetAsync(arena->base, 0, arena->zeroed, stream));
+done:
+    return error->status;
+}
+
+void gr_arena_close(const gr_arena *arena)
+{
+    if (arena->base)
+        (void)cudaFreeAsync(arena->base, arena->stream);
+}
+
 gr_status gr_check_context(gr_error *error)
 {
     size_t available, total;

@@ -41,6 +41,21 @@ static inline unsigned gr_cluster_blocks(const gr_strategy *strategy, unsigned g
     return strategy->traits & ALONE ? grid : GR_CLUSTER_BLOCKS;
 }
 
+/* Memory on a device for one call: regions that gr_arena_take() adds up, of which the caller may
+ * want the first bytes zeroed. */
+typedef struct {
+    size_t bytes, zeroed;
+    char *base; /* NULL: no memory was taken */
+    void *stream;
+} gr_arena;
+
+/* Returns the offset of a new region. */
+size_t gr_arena_take(gr_arena *arena, size_t count, size_t size);
+
+/* Allocates all regions at once, if there are any. */
+gr_status gr_arena_open(gr_arena *arena, int device, void *stream, gr_error *error);
+void gr_arena_close(const gr_arena *arena);
+
 /* A launch of any kernel. The strategy's traits say how it is launched. */
 typedef struct {
     const gr_strategy *strategy;

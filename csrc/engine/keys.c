@@ -3,24 +3,7 @@
 #include "engine/internal.h"
 #include "engine/times.h"
 
-#include <string.h>
-
 enum { BLOCK = 256, SM_THREADS = 2048 };
-
-/* Words and a ticket for key_fixed. NULL for the others. */
-static gr_status allocate(const gr_segment_request *request, void **memory, gr_error *error)
-{
-    size_t bytes = (request->segments + 1) * sizeof(uint64_t);
-    *memory = NULL;
-    error->status = GR_OK;
-    if (!(request->kernel->traits & TICKET))
-        return GR_OK;
-    if (gr_allocate(request->device, bytes, request->stream, memory, error) != GR_OK)
-        return error->status;
-    TRY(cudaMemsetAsync(*memory, 0, bytes, request->stream));
-done:
-    return error->status;
-}
 
 static size_t shared_bytes(const gr_segment_request *request)
 {
@@ -28,7 +11,7 @@ static size_t shared_bytes(const gr_segment_request *request)
                                                  : 0;
 }
 
-static gr_status launch(const gr_segment_request *request, gr_kernel *kernel, void *memory,
+static gr_status launch(const gr_segment_request *request, gr_kernel *kernel, char *memory,
                         gr_segment_outcome *outcome, gr_error *error)
 {
     unsigned traits = request->kernel->traits, keys = (unsigned)request->segments;
@@ -36,7 +19,7 @@ static gr_status launch(const gr_segment_request *request, gr_kernel *kernel, vo
     size_t full = gr_facts_of(request->device)->sms * (SM_THREADS / BLOCK);
     const void *in = request->values.base, *key = request->index.base;
     const void *out = request->out.base;
-    uint64_t *word = (uint64_t *)memory;
+    uint64_t *word = (uint64_t *)(void *)memory;
     void *ticket = memory ? word + request->segments : NULL;
     void *arguments[] = {&in, &key, &out, &n, &keys, &word, &ticket};
 
@@ -59,8 +42,8 @@ gr_status gr_launch_keys(const gr_segment_request *request, gr_segment_outcome *
     int number = (int)(request->kernel - gr_strategy_at(0));
     gr_kernel *kernel = gr_find_kernel(number, (gr_load)request->load, request->acc, 0);
     size_t most = gr_facts_of(request->device)->shared_bytes;
-    void *memory;
-    memset(outcome, 0, sizeof *outcome);
+    gr_arena arena = {0};
+    *outcome = (gr_segment_outcome){.place = 0};
     if (!kernel || request->columns != 1)
         return gr_fail(error, GR_BAD_DTYPE, "%s does not add up these elements",
                        request->kernel->name);
@@ -70,10 +53,12 @@ gr_status gr_launch_keys(const gr_segment_request *request, gr_segment_outcome *
                        "for num_segments=%zu",
                        request->kernel->name, most / gr_acc_size(request->acc),
                        (size_t)request->segments);
-    if (allocate(request, &memory, error) == GR_OK &&
-        launch(request, kernel, memory, outcome, error) == GR_OK)
+    if (request->kernel->traits & TICKET) /* words and a ticket for key_fixed */
+        gr_arena_take(&arena, request->segments + 1, sizeof(uint64_t));
+    arena.zeroed = arena.bytes;
+    if (gr_arena_open(&arena, request->device, request->stream, error) == GR_OK &&
+        launch(request, kernel, arena.base, outcome, error) == GR_OK)
         gr_record_time(request->times, GR_AT_SUMMED, request->stream, error);
-    if (memory)
-        (void)cudaFreeAsync(memory, request->stream);
+    gr_arena_close(&arena);
     return error->status;
 }

@@ -189,64 +189,55 @@ static gr_status add_rows(run *r)
 /* --- memory -----------------------------------------------------------------------------------
  */
 
-/* A region of the scratch memory: returns its offset, and adds its size to *bytes. */
-static size_t take(size_t *bytes, size_t count, size_t size)
-{
-    size_t at = *bytes;
-    *bytes += (count * size + 255) / 256 * 256;
-    return at;
-}
-
 /* Allocates scratch memory, sets the job's addresses in it, and clears what has to be zero. */
-static gr_status allocate(run *r, char **memory)
+static gr_status allocate(run *r, gr_arena *arena)
 {
     const gr_segment_request *request = r->request;
     gr_segment_job *job = &r->job;
-    gr_error *error = r->error;
-    size_t bytes = 0, sums = request->segments * request->columns;
+    size_t sums = request->segments * request->columns;
     size_t longs = r->in_rows && !r->in_runs ? request->rows / job->long_rows : 0;
     size_t tasks = r->in_runs   ? 2 * gr_ceil_div(request->rows, job->task_rows)
                    : r->in_rows ? request->rows / job->task_rows + longs
                                 : 0;
     size_t marks = r->in_rows && gr_acc_is_proven(request->acc) ? sums / 32 + 1 : 0;
     size_t counts = r->in_order ? request->segments : 0;
-    size_t state = take(&bytes, 1, sizeof *job->state);
-    size_t unproven = take(&bytes, marks, sizeof(unsigned));
-    size_t count = take(&bytes, counts, sizeof *job->counts), zeroed = bytes;
-    size_t ends = take(&bytes, counts, sizeof *job->ends);
-    size_t order = take(&bytes, r->in_order ? request->rows : 0, sizeof *job->order);
+    size_t state = gr_arena_take(arena, 1, sizeof *job->state);
+    size_t unproven = gr_arena_take(arena, marks, sizeof(unsigned));
+    size_t count = gr_arena_take(arena, counts, sizeof *job->counts);
+    arena->zeroed = arena->bytes;
+    size_t ends = gr_arena_take(arena, counts, sizeof *job->ends);
+    size_t order = gr_arena_take(arena, r->in_order ? request->rows : 0, sizeof *job->order);
     bool has_places = r->in_order && !job->orders_in_shared;
-    size_t places = take(&bytes, has_places ? request->rows : 0, sizeof *job->places);
-    size_t task = take(&bytes, tasks, sizeof *job->task);
-    size_t of_long = take(&bytes, longs, sizeof *job->longs);
-    size_t partial = take(&bytes, tasks * request->columns, gr_axis_acc_size(request->acc));
-    size_t shared = bytes; /* offsets, staged sums or words: one of them is in use at a time */
+    size_t places = gr_arena_take(arena, has_places ? request->rows : 0, sizeof *job->places);
+    size_t task = gr_arena_take(arena, tasks, sizeof *job->task);
+    size_t of_long = gr_arena_take(arena, longs, sizeof *job->longs);
+    size_t partial = gr_arena_take(arena, tasks * request->columns, gr_axis_acc_size(request->acc));
+    size_t shared =
+        arena->bytes; /* offsets, staged sums or words: one of them is in use at a time */
     size_t sorted = r->in_runs        ? request->segments * request->sums.bytes
                     : job->try_sorted ? (request->segments + 1) * sizeof *job->offsets
                                       : 0;
     size_t room = r->in_words ? job->room * sizeof *job->words : 0;
 
-    error->status = GR_OK;
-    take(&bytes, sorted > room ? sorted : room, 1);
-    if (gr_allocate(request->device, bytes, request->stream, (void **)memory, error) != GR_OK)
-        return error->status;
-    TRY(cudaMemsetAsync(*memory, 0, zeroed, request->stream));
+    gr_arena_take(arena, sorted > room ? sorted : room, 1);
+    if (gr_arena_open(arena, request->device, request->stream, r->error) != GR_OK)
+        return r->error->status;
+    char *memory = arena->base;
     job->task_room = tasks;
     job->long_room = longs;
-    job->state = (gr_segment_state *)(void *)(*memory + state);
-    job->sums.unproven = (unsigned *)(void *)(*memory + unproven);
+    job->state = (gr_segment_state *)(void *)(memory + state);
+    job->sums.unproven = (unsigned *)(void *)(memory + unproven);
     job->sums.any_unproven = &job->state->any_unproven;
-    job->task = (gr_segment_task *)(void *)(*memory + task);
-    job->longs = (gr_long_segment *)(void *)(*memory + of_long);
-    job->partial = *memory + partial;
-    job->words = job->offsets = (uint64_t *)(void *)(*memory + shared);
-    job->staged = r->in_runs ? *memory + shared : NULL;
-    job->counts = (unsigned *)(void *)(*memory + count);
-    job->ends = (unsigned *)(void *)(*memory + ends);
-    job->places = (unsigned *)(void *)(*memory + places);
-    job->order = r->in_order ? (unsigned *)(void *)(*memory + order) : NULL;
-done:
-    return error->status;
+    job->task = (gr_segment_task *)(void *)(memory + task);
+    job->longs = (gr_long_segment *)(void *)(memory + of_long);
+    job->partial = memory + partial;
+    job->words = job->offsets = (uint64_t *)(void *)(memory + shared);
+    job->staged = r->in_runs ? memory + shared : NULL;
+    job->counts = (unsigned *)(void *)(memory + count);
+    job->ends = (unsigned *)(void *)(memory + ends);
+    job->places = (unsigned *)(void *)(memory + places);
+    job->order = r->in_order ? (unsigned *)(void *)(memory + order) : NULL;
+    return GR_OK;
 }
 
 /* --- plan and launches ------------------------------------------------------------------------
@@ -293,16 +284,15 @@ gr_status gr_launch_segments(const gr_segment_request *request, gr_segment_outco
                              gr_error *error)
 {
     run r = {.request = request, .outcome = outcome, .error = error};
-    char *memory = NULL;
+    gr_arena arena = {0};
     if (request->kernel)
         return gr_launch_keys(request, outcome, error);
     memset(outcome, 0, sizeof *outcome);
     if (!request->segments || !request->columns)
         return gr_check_index(request, outcome, error);
-    if (gr_plan_segments(&r) == GR_OK && allocate(&r, &memory) == GR_OK && add(&r) == GR_OK &&
+    if (gr_plan_segments(&r) == GR_OK && allocate(&r, &arena) == GR_OK && add(&r) == GR_OK &&
         request->check)
         check(&r);
-    if (memory)
-        (void)cudaFreeAsync(memory, request->stream);
+    gr_arena_close(&arena);
     return error->status;
 }
