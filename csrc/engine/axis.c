@@ -3,10 +3,8 @@
 #include "engine/times.h"
 
 #include "threads/interrupts.h"
-#include "transfer/staging.h"
 
 #include <stdbool.h>
-#include <string.h>
 
 gr_status gr_launch_axis(const gr_axis_plan *p, void *partial, uint64_t *words,
                          gr_launched *launched, gr_error *error)
@@ -245,7 +243,7 @@ static gr_status run_parts(const gr_axis_request *request, size_t at_once, bool 
     return error->status;
 }
 
-static gr_status run(const gr_axis_request *request, gr_launched *launched, gr_error *error)
+gr_status gr_run_axis(const gr_axis_request *request, gr_launched *launched, gr_error *error)
 {
     size_t most = gr_backend_elements_at_once(), terms = gr_axes_size(&request->axes.reduced);
     /* exact_levels adds up a sum of any length in one launch. */
@@ -256,8 +254,12 @@ static gr_status run(const gr_axis_request *request, gr_launched *launched, gr_e
     if (request->sums.as_digits && at_once < request->sums.parts)
         at_once = request->sums.parts; /* one launch stores the words of both parts */
     if (!terms || (!are_long && gr_axes_size(&request->axes.kept) <= at_once))
-        return run_whole(request, launched, error);
-    return run_parts(request, at_once, are_long, launched, error);
+        run_whole(request, launched, error);
+    else
+        run_parts(request, at_once, are_long, launched, error);
+    if (error->status == GR_OK)
+        gr_record_time(request->times, GR_AT_SUMMED, request->stream, error);
+    return error->status;
 }
 
 gr_status gr_sum_axis(const gr_axis_request *request, gr_launched *launched, gr_error *error)
@@ -265,10 +267,9 @@ gr_status gr_sum_axis(const gr_axis_request *request, gr_launched *launched, gr_
     double init_ms;
     if (gr_wake(request->device, &init_ms, error) != GR_OK ||
         gr_begin_piece(request->times, error) != GR_OK ||
-        gr_record_time(request->times, GR_AT_COPIED, request->stream, error) != GR_OK ||
-        run(request, launched, error) != GR_OK)
+        gr_record_time(request->times, GR_AT_COPIED, request->stream, error) != GR_OK)
         return error->status;
-    return gr_record_time(request->times, GR_AT_SUMMED, request->stream, error);
+    return gr_run_axis(request, launched, error);
 }
 
 int gr_stream_is_captured(void *stream)
@@ -279,61 +280,4 @@ int gr_stream_is_captured(void *stream)
     if (found != cudaSuccess) /* others are of an earlier launch: the next call returns them, too */
         (void)cudaGetLastError();
     return is_legacy_beside_it || status != cudaStreamCaptureStatusNone;
-}
-
-/* --- arrays in host memory ---------------------------------------------------------------------
- */
-
-/* The device memory for the array, its mask and its sums: one after the other. */
-static size_t rounded(size_t bytes)
-{
-    return (bytes + 255) / 256 * 256;
-}
-
-static gr_status copy_and_sum(gr_axis_request *request, gr_span in, gr_span mask, gr_span out,
-                              char *memory, gr_launched *launched, gr_error *error)
-{
-    gr_axes *axes = &request->axes;
-    char *mask_at = memory + rounded(in.size), *out_at = mask_at + rounded(mask.size);
-    const unsigned char *host = axes->in, *host_mask = axes->mask;
-    axes->in = (unsigned char *)memory + (host - (unsigned char *)in.base);
-    if (host_mask)
-        axes->mask = (unsigned char *)mask_at + (host_mask - (unsigned char *)mask.base);
-    axes->out = (unsigned char *)out_at + (axes->out - (unsigned char *)out.base);
-
-    if (gr_begin_piece(request->times, error) != GR_OK ||
-        gr_record_time(request->times, GR_AT_START, request->stream, error) != GR_OK ||
-        (in.size && gr_copy_to_device(request->device, memory, in.base, in.size, request->stream,
-                                      error) != GR_OK) ||
-        (mask.size && gr_copy_to_device(request->device, mask_at, mask.base, mask.size,
-                                        request->stream, error) != GR_OK) ||
-        gr_interrupted() ||
-        gr_record_time(request->times, GR_AT_COPIED, request->stream, error) != GR_OK ||
-        run(request, launched, error) != GR_OK || gr_interrupted() ||
-        gr_record_time(request->times, GR_AT_SUMMED, request->stream, error) != GR_OK)
-        return error->status;
-    TRY(cudaMemcpyAsync(out.base, out_at, out.size, cudaMemcpyDeviceToHost, request->stream));
-    if (gr_record_time(request->times, GR_AT_RETURNED, request->stream, error) == GR_OK)
-        TRY(cudaStreamSynchronize(request->stream));
-done:
-    return error->status;
-}
-
-gr_status gr_sum_axis_of_host(gr_axis_request *request, gr_span in, gr_span mask, gr_span out,
-                              gr_launched *launched, gr_error *error)
-{
-    gr_workspace *workspace;
-    double init_ms;
-    void *memory = NULL;
-    if (gr_open_workspace(request->device, &workspace, &init_ms, error) != GR_OK)
-        return error->status;
-    request->stream = gr_workspace_stream(workspace);
-    request->waits = 1;
-    if (gr_allocate(request->device, rounded(in.size) + rounded(mask.size) + rounded(out.size),
-                    request->stream, &memory, error) == GR_OK) {
-        copy_and_sum(request, in, mask, out, memory, launched, error);
-        (void)cudaFreeAsync(memory, request->stream);
-    }
-    gr_close_workspace(workspace, error->status == GR_OK && !gr_interrupted());
-    return error->status;
 }

@@ -36,9 +36,9 @@ typedef struct {
     size_t size;
 } gr_span;
 
-/* The same for an array in host memory: copies it to the device and the sums back. The addresses in
- * `request->axes` are within the spans, and so is every element. `mask` may be empty. */
-gr_status gr_sum_axis_of_host(gr_axis_request *request, gr_span in, gr_span mask, gr_span out,
+/* The same for an array in host memory: copies it to the device and the sums back. The spans are
+ * those of the array, the mask, which may be empty, and the sums. They hold all addresses. */
+gr_status gr_sum_axis_of_host(gr_axis_request *request, const gr_span span[3],
                               gr_launched *launched, gr_error *error);
 
 #ifdef __cplusplus

@@ -132,7 +132,7 @@ static int run(gr_axis_request *request, const asked *ask, const gr_span *host,
     gr_drop_gil(&call);
     gr_backend_schedule(ask->order, ask->seed);
     if (host)
-        status = gr_sum_axis_of_host(request, host[0], host[1], host[2], launched, &error);
+        status = gr_sum_axis_of_host(request, host, launched, &error);
     else
         status = gr_sum_axis(request, launched, &error);
     gr_backend_return_to(device);

@@ -159,7 +159,7 @@ static PyObject *run(gr_segment_request *request, const asked *ask, const gr_spa
     gr_drop_gil(&call);
     gr_backend_schedule(ask->order, ask->seed);
     if (host)
-        status = gr_sum_segments_of_host(request, host[0], host[1], host[2], &outcome, &error);
+        status = gr_sum_segments_of_host(request, host, &outcome, &error);
     else
         status = gr_sum_segments(request, &outcome, &error);
     gr_backend_return_to(device);
