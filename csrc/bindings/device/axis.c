@@ -3,11 +3,9 @@
 #include "bindings/device/gpu_job.h"
 #include "bindings/device/functions.h"
 
-#include "backend/backend.h"
 #include "bindings/device/elapsed.h"
 #include "bindings/device/run.h"
 #include "bindings/device/views.h"
-#include "bindings/gil.h"
 #include "bindings/numpy_arrays.h"
 #include "bindings/results.h"
 #include "engine/axis.h"
@@ -120,28 +118,21 @@ static int add_dims(gr_axis_request *request, const asked *ask, const gr_view *i
 static int run(gr_axis_request *request, const asked *ask, const gr_span *host,
                gr_launched *launched)
 {
-    gr_error error;
-    gr_without_gil call;
-    gr_status status = GR_OK;
+    gr_call call;
     bool timed = ask->timed && (host || !gr_stream_is_captured(request->stream));
     if (timed && !(request->times = gr_take_times(request->device))) {
         PyErr_NoMemory();
         return -1;
     }
-    int device = gr_current_device();
-    gr_drop_gil(&call);
-    gr_backend_schedule(ask->order, ask->seed);
+    gr_begin_call(&call, ask->order, ask->seed);
     if (host)
-        status = gr_sum_axis_of_host(request, host, launched, &error);
+        gr_sum_axis_of_host(request, host, launched, &call.error);
     else
-        status = gr_sum_axis(request, launched, &error);
-    gr_backend_return_to(device);
-    if (gr_take_gil(&call) == 0 && status == GR_OK)
-        return 0;
-    gr_drop_times(request->times, 0);
-    if (!PyErr_Occurred())
-        gr_raise(&error);
-    return -1;
+        gr_sum_axis(request, launched, &call.error);
+    int failed = gr_end_call(&call);
+    if (failed)
+        gr_drop_times(request->times, 0);
+    return failed;
 }
 
 /* Returns (strategy, block, grid, launches, times), or NULL with an exception set. */

@@ -2,11 +2,9 @@
  * are copied to the device and whose sums are copied back. */
 #include "bindings/device/functions.h"
 
-#include "backend/backend.h"
 #include "bindings/device/elapsed.h"
 #include "bindings/device/run.h"
 #include "bindings/device/views.h"
-#include "bindings/gil.h"
 #include "engine/segments.h"
 #include "exact/format.h"
 
@@ -140,10 +138,8 @@ static PyObject *problem(const asked *ask, const gr_segment_outcome *outcome)
  * an exception set on errors. */
 static PyObject *run(gr_segment_request *request, const asked *ask, const gr_span *host)
 {
-    gr_error error;
+    gr_call call;
     gr_segment_outcome outcome = {0};
-    gr_without_gil call;
-    gr_status status = GR_OK;
     bool is_captured = !host && gr_stream_is_captured(request->stream);
     if (is_captured && request->check) {
         PyErr_SetString(PyExc_ValueError, request->sums.as_digits
@@ -155,17 +151,14 @@ static PyObject *run(gr_segment_request *request, const asked *ask, const gr_spa
     }
     if (ask->timed && !is_captured && !(request->times = gr_take_times(request->device)))
         return PyErr_NoMemory();
-    int device = gr_current_device();
-    gr_drop_gil(&call);
-    gr_backend_schedule(ask->order, ask->seed);
+    gr_begin_call(&call, ask->order, ask->seed);
     if (host)
-        status = gr_sum_segments_of_host(request, host, &outcome, &error);
+        gr_sum_segments_of_host(request, host, &outcome, &call.error);
     else
-        status = gr_sum_segments(request, &outcome, &error);
-    gr_backend_return_to(device);
-    if (gr_take_gil(&call) < 0 || status != GR_OK) {
+        gr_sum_segments(request, &outcome, &call.error);
+    if (gr_end_call(&call) < 0) {
         gr_drop_times(request->times, 0);
-        return PyErr_Occurred() ? NULL : gr_raise(&error);
+        return NULL;
     }
     const gr_launched *launched = &outcome.launched;
     PyObject *times = !request->times ? Py_NewRef(Py_None)
@@ -295,13 +288,12 @@ PyObject *gr_py_describe_index(PyObject *Py_UNUSED(self), PyObject *args)
 {
     PyObject *object, *most = NULL;
     const char *name;
-    int device, broken_off = 0;
+    int device, failed = 0;
     long long rows;
     unsigned long long stream;
     gr_gpu_array array;
     gr_view seen;
     gr_index index;
-    gr_error error = {0};
     int64_t largest = -1;
     if (!PyArg_ParseTuple(args, "OsiKL", &object, &name, &device, &stream, &rows) ||
         gr_view_beside(object, name, (void *)(uintptr_t)stream, device, &array, &seen) < 0)
@@ -313,19 +305,14 @@ PyObject *gr_py_describe_index(PyObject *Py_UNUSED(self), PyObject *args)
     } else if (take_index(&seen, array.kind, &index) == 0 &&
                is_aligned(&array, name, array.bytes)) {
         if (wants_largest && array.count) {
-            int before = gr_current_device();
-            gr_without_gil call;
-            gr_drop_gil(&call);
-            gr_backend_schedule(0, 0);
+            gr_call call;
+            gr_begin_call(&call, 0, 0);
             gr_largest_id(&index, (uint64_t)array.count, device, (void *)(uintptr_t)stream,
-                          &largest, &error);
-            gr_backend_return_to(before);
-            broken_off = gr_take_gil(&call) < 0;
+                          &largest, &call.error);
+            failed = gr_end_call(&call);
         }
-        if (!broken_off)
-            most = error.status == GR_OK
-                       ? Py_BuildValue("LL", (long long)array.count, (long long)largest)
-                       : gr_raise(&error);
+        if (!failed)
+            most = Py_BuildValue("LL", (long long)array.count, (long long)largest);
     }
     gr_gpu_array_done(&array);
     return most;
