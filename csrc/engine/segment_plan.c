@@ -20,6 +20,7 @@ enum {
     ORDERED_ROWS = 1024,      /* .. and rows per segment, at least */
     MOST_STRIPS = 1 << 22,    /* per warp: an int counts their rows */
     MOST_PASSES = 8,          /* that make the words of a pass fit into that share */
+    CHECKED_VALUES = 1 << 12, /* of fewer, an addition more each takes less than three launches */
     WIDE_ROWS = 8 /* in GR_WIDE_PASSES: if a sum has so many rows, a needless pass costs little */
 };
 
@@ -90,6 +91,8 @@ static gr_status find_room(run *r)
         r->passes = (unsigned)(r->passes > wanted ? r->passes : wanted);
     }
     r->job.passes = r->passes;
+    r->in_one_attempt = !request->check && r->job.sampled == 1 && room / most >= sums &&
+                        request->rows * request->columns < CHECKED_VALUES;
 done:
     return error->status;
 }

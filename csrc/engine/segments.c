@@ -68,7 +68,7 @@ static gr_status attempt(run *r, int number)
     const gr_segment_request *request = r->request;
     size_t sums = request->segments * request->columns;
     r->job.attempt = number;
-    if (number == 1 && !request->check) {
+    if (number > 0 && !request->check) {
         r->job.passes = r->fewest_passes;
         r->job.cached_words = SIZE_MAX;
     }
@@ -263,8 +263,9 @@ static gr_status add(run *r)
         return r->error->status;
     if (r->in_words && !is_done(r)) {
         bool may_overflow = gr_most_segment_words(r) > 2 || r->job.sampled > 1;
-        if (r->error->status != GR_OK || find_range(r) != GR_OK || attempt(r, 0) != GR_OK ||
-            (may_overflow && !request->check && attempt(r, 1) != GR_OK))
+        if (r->error->status != GR_OK || find_range(r) != GR_OK ||
+            attempt(r, r->in_one_attempt ? 2 : 0) != GR_OK ||
+            (may_overflow && !request->check && !r->in_one_attempt && attempt(r, 1) != GR_OK))
             return r->error->status;
     }
     return gr_record_time(request->times, GR_AT_SUMMED, request->stream, r->error);
