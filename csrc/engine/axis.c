@@ -6,26 +6,22 @@
 
 #include <stdbool.h>
 
-gr_status gr_launch_axis(const gr_axis_plan *p, void *partial, uint64_t *words,
-                         gr_launched *launched, gr_error *error)
+gr_status gr_launch_axis(gr_axis_plan *p, void *partial, uint64_t *words, gr_launched *launched,
+                         gr_error *error)
 {
-    gr_matrix matrix = p->matrix;
-    gr_layout layout = p->layout;
     gr_sums sums = partial ? (gr_sums){.base = partial, .is_partial = 1} : p->sums;
-    unsigned teams = p->teams, shares = p->shares, fold = p->fold, tail = p->tail, team = p->team;
-    unsigned per_lane = p->per_lane, tile_bytes = p->tile_bytes, lanes = p->lanes;
-    size_t level_shares = p->level_shares;
-    size_t count = p->sum_count, terms = p->terms;
-    void *of_columns[] = {&matrix, &sums, &teams, &shares, &fold, &tail};
-    void *of_tiles[] = {&matrix, &sums, &per_lane, &tile_bytes};
-    void *of_rows[] = {&matrix, &sums, &shares};
-    void *of_layout[] = {&layout, &sums, &count, &terms, &team, &shares, &partial};
-    void *of_levels[] = {&layout, &sums, &count, &terms, &lanes, &level_shares, &words};
-    void **arguments = lanes      ? of_levels
-                       : team     ? of_layout
-                       : teams    ? of_columns
-                       : per_lane ? of_tiles
-                                  : of_rows;
+    void *of_columns[] = {&p->matrix, &sums, &p->teams, &p->shares, &p->fold, &p->tail};
+    void *of_tiles[] = {&p->matrix, &sums, &p->per_lane, &p->tile_bytes};
+    void *of_rows[] = {&p->matrix, &sums, &p->shares};
+    void *of_layout[] = {&p->layout, &sums,      &p->sum_count, &p->terms,
+                         &p->team,   &p->shares, &partial};
+    void *of_levels[] = {&p->layout,       &sums, &p->sum_count, &p->terms, &p->lanes,
+                         &p->level_shares, &words};
+    void **arguments = p->lanes      ? of_levels
+                       : p->team     ? of_layout
+                       : p->teams    ? of_columns
+                       : p->per_lane ? of_tiles
+                                     : of_rows;
     gr_step step = {p->strategy, p->kernel, {(unsigned)p->grid, 1}, p->block, p->shared_bytes};
     return gr_launch(&step, arguments, p->request->stream, launched, error);
 }
@@ -59,8 +55,8 @@ static gr_status allocate(gr_axis_plan *plan, gr_axis_plan *last, scratch *neede
 }
 
 /* Adds up, to `to` or to the sums themselves if that is NULL. */
-static gr_status launch(const gr_axis_plan *plan, const scratch *needed, void *to,
-                        gr_launched *launched, gr_error *error)
+static gr_status launch(gr_axis_plan *plan, const scratch *needed, void *to, gr_launched *launched,
+                        gr_error *error)
 {
     gr_axis_plan next;
     if (gr_launch_axis(plan, needed->partial ? needed->partial : to, (void *)needed->arena.base,

@@ -244,7 +244,7 @@ static gr_status find_room(const gr_request *request, int chosen, gr_workspace *
             gr_release(); /* changes the thread's current device */
             if (gr_wake(request->device, &init_ms, error) != GR_OK)
                 return error->status;
-            gr_shrink(workspace);
+            gr_shrink(workspace, 0);
             released = 1;
             if (!request->on_device &&
                 piece_size(request, chosen, workspace, piece, error) != GR_OK)
