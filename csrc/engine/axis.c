@@ -260,8 +260,7 @@ gr_status gr_run_axis(const gr_axis_request *request, gr_launched *launched, gr_
 
 gr_status gr_sum_axis(const gr_axis_request *request, gr_launched *launched, gr_error *error)
 {
-    double init_ms;
-    if (gr_wake(request->device, &init_ms, error) != GR_OK ||
+    if (gr_wake(request->device, NULL, error) != GR_OK ||
         gr_begin_piece(request->times, error) != GR_OK ||
         gr_record_time(request->times, GR_AT_COPIED, request->stream, error) != GR_OK)
         return error->status;

@@ -52,7 +52,8 @@ gr_status gr_wake(int device, double *init_ms, gr_error *error)
     int count = 0;
 
     error->status = GR_OK;
-    *init_ms = 0;
+    if (init_ms)
+        *init_ms = 0;
     if (device < 0 || device >= MAX_DEVICES || !__atomic_load_n(&awake[device], __ATOMIC_ACQUIRE)) {
         TRY(cudaGetDeviceCount(&count));
         if (device < 0 || device >= count || device >= MAX_DEVICES)
@@ -65,7 +66,8 @@ gr_status gr_wake(int device, double *init_ms, gr_error *error)
         double start = gr_now_ms();
         if (!awake[device])
             find_facts(device, error);
-        *init_ms = gr_now_ms() - start;
+        if (init_ms)
+            *init_ms = gr_now_ms() - start;
         pthread_mutex_unlock(&waking);
     }
 done:

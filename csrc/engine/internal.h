@@ -17,7 +17,7 @@ typedef struct {
 } gr_facts;
 
 /* Makes the device the calling thread's current device. The first use creates its context, which
- * takes long: *init_ms is that time, which does not count as kernel time. */
+ * takes long: *init_ms is that time, which does not count as kernel time. It may be NULL. */
 gr_status gr_wake(int device, double *init_ms, gr_error *error);
 
 /* Returns the facts of a device. gr_wake() must have been called for it. */

@@ -16,8 +16,7 @@ typedef struct {
 
 static gr_status copy_in(copies *c, int device, gr_error *error)
 {
-    double init_ms;
-    if (gr_open_workspace(device, &c->workspace, &init_ms, error) != GR_OK)
+    if (gr_open_workspace(device, &c->workspace, NULL, error) != GR_OK)
         return error->status;
     void *stream = gr_workspace_stream(c->workspace);
     for (int i = 0; i < 3; i++)

@@ -9,13 +9,11 @@
 
 static gr_status make_plan(const gr_request *request, int later, gr_plan *plan, gr_error *error)
 {
-    double init_ms;
     gr_load load = later ? gr_load_of_acc(request->acc) : request->load;
     if (request->n > PTRDIFF_MAX / gr_load_size(load))
         return gr_fail(error, GR_BAD_VALUE, "no memory has room for %zu elements of %zu bytes",
                        request->n, gr_load_size(load));
-    if (gr_wake(request->device, &init_ms, error) != GR_OK ||
-        gr_check_request(request, error) != GR_OK)
+    if (gr_wake(request->device, NULL, error) != GR_OK || gr_check_request(request, error) != GR_OK)
         return error->status;
     return gr_make_plan(request, load, request->n, later, plan, error);
 }
@@ -117,10 +115,9 @@ static void describe_axes(gr_axis_request *request, const size_t shape[2], int a
 gr_status gr_plan_axis_pass(gr_axis_request *request, const size_t shape[2], int axis,
                             gr_pass *pass, gr_error *error)
 {
-    double init_ms;
     gr_axis_plan plan;
     describe_axes(request, shape, axis);
-    if (gr_wake(request->device, &init_ms, error) != GR_OK ||
+    if (gr_wake(request->device, NULL, error) != GR_OK ||
         gr_plan_axis(request, &plan, error) != GR_OK)
         return error->status;
     *pass = (gr_pass){plan.block, (unsigned)plan.grid, 1, 1};

@@ -143,10 +143,9 @@ gr_status gr_largest_id(const gr_index *ids, uint64_t count, int device, void *s
     gr_segment_state state = {0};
     gr_arena arena = {.zeroed = sizeof state};
     uint64_t first;
-    double init_ms;
     gr_segment_run r = {.request = &request, .outcome = &outcome, .error = error};
     gr_arena_take(&arena, 1, sizeof state);
-    if (gr_wake(device, &init_ms, error) == GR_OK &&
+    if (gr_wake(device, NULL, error) == GR_OK &&
         gr_arena_open(&arena, device, stream, error) == GR_OK) {
         gr_segment_job job = {.state = (void *)arena.base};
         r.sms = gr_facts_of(device)->sms;

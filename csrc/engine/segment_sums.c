@@ -63,8 +63,7 @@ gr_status gr_launch_segment_sums(const gr_segment_request *request, gr_segment_o
 gr_status gr_sum_segments(const gr_segment_request *request, gr_segment_outcome *outcome,
                           gr_error *error)
 {
-    double init_ms;
-    if (gr_wake(request->device, &init_ms, error) != GR_OK ||
+    if (gr_wake(request->device, NULL, error) != GR_OK ||
         gr_begin_piece(request->times, error) != GR_OK ||
         gr_record_time(request->times, GR_AT_COPIED, request->stream, error) != GR_OK)
         return error->status;

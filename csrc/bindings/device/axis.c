@@ -3,7 +3,6 @@
 #include "bindings/device/gpu_job.h"
 #include "bindings/device/functions.h"
 
-#include "bindings/device/elapsed.h"
 #include "bindings/device/run.h"
 #include "bindings/device/views.h"
 #include "bindings/numpy_arrays.h"
@@ -39,17 +38,7 @@ static int take_details(PyObject *details, gr_axis_request *request, asked *ask)
         return -1;
     }
     request->acc = (gr_acc)acc;
-    for (int i = 0; i < 2; i++) {
-        gr_value *value = &request->sums.initial[i];
-        if (ask->exactly)
-            value->f64 = PyFloat_AsDouble(initial[i]);
-        else if (acc == GR_ACC_u32 || acc == GR_ACC_u64)
-            value->u64 = PyLong_AsUnsignedLongLongMask(initial[i]); /* u32: the low half */
-        else if (acc == GR_ACC_f32)
-            value->f32 = (float)PyFloat_AsDouble(initial[i]);
-        else
-            value->f64 = PyFloat_AsDouble(initial[i]);
-    }
+    gr_take_values(initial, ask->exactly ? GR_ACC_f64 : request->acc, request->sums.initial);
     request->sums.type = (gr_load)target;
     return PyErr_Occurred() ? -1 : 0;
 }
@@ -139,9 +128,7 @@ static int run(gr_axis_request *request, const asked *ask, const gr_span *host,
 static PyObject *launch_of(const gr_axis_request *request, const gr_launched *launched,
                            bool of_host)
 {
-    PyObject *times = !request->times ? Py_NewRef(Py_None)
-                      : of_host       ? gr_milliseconds_of(request->times)
-                                      : gr_elapsed_of(request->times);
+    PyObject *times = gr_times_of(request->times, of_host);
     return times ? Py_BuildValue("iIIIN", launched->strategy, launched->block, launched->grid,
                                  launched->launches, times)
                  : NULL;

@@ -45,9 +45,8 @@ static int find_reading(const gr_gpu_array *array, gr_reading *reading)
 static void *open_for(void *context, int device)
 {
     gr_opening *opening = context;
-    double init_ms;
     if (!opening->workspace &&
-        gr_open_workspace(device, &opening->workspace, &init_ms, &opening->error) != GR_OK) {
+        gr_open_workspace(device, &opening->workspace, NULL, &opening->error) != GR_OK) {
         gr_raise(&opening->error);
         return NULL;
     }

@@ -3,9 +3,9 @@
 #include "bindings/device/functions.h"
 
 #include "backend/backend.h"
-#include "bindings/device/elapsed.h"
 #include "bindings/device/gpu_job.h"
 #include "bindings/device/run.h"
+#include "bindings/device/views.h"
 #include "bindings/gil.h"
 
 #include <stdio.h>
@@ -252,11 +252,11 @@ static PyObject *row_of(part *p)
 {
     const gr_outcome *outcome = p->job.outcome;
     gr_times *times = p->job.request.times;
-    p->job.request.times = NULL; /* gr_elapsed_of() takes them over */
+    p->job.request.times = NULL; /* gr_times_of() takes them over */
     return Py_BuildValue("iiNNNndIIIi", p->array.device, p->job.request.strategy,
-                         times ? gr_elapsed_of(times) : Py_NewRef(Py_None), bits_of(&p->job, 0),
-                         bits_of(&p->job, 1), (Py_ssize_t)p->job.request.n, outcome->init_ms,
-                         outcome->block, outcome->grid, outcome[0].launches + outcome[1].launches,
+                         gr_times_of(times, false), bits_of(&p->job, 0), bits_of(&p->job, 1),
+                         (Py_ssize_t)p->job.request.n, outcome->init_ms, outcome->block,
+                         outcome->grid, outcome[0].launches + outcome[1].launches,
                          (int)outcome->finish);
 }
 

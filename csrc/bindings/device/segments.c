@@ -2,7 +2,6 @@
  * are copied to the device and whose sums are copied back. */
 #include "bindings/device/functions.h"
 
-#include "bindings/device/elapsed.h"
 #include "bindings/device/run.h"
 #include "bindings/device/views.h"
 #include "engine/segments.h"
@@ -56,15 +55,7 @@ static int take_details(PyObject *details, int kind, int bytes, gr_segment_reque
     request->sums.bytes =
         request->sums.as_digits ? sizeof(int64_t) : (unsigned)gr_load_size((gr_load)target);
     request->sums.parts = (unsigned)type->components;
-    for (int i = 0; i < 2; i++) {
-        gr_value *value = &request->sums.initial[i];
-        if (request->acc == GR_ACC_u64)
-            value->u64 = PyLong_AsUnsignedLongLongMask(initial[i]);
-        else if (request->acc == GR_ACC_f32)
-            value->f32 = (float)PyFloat_AsDouble(initial[i]);
-        else
-            value->f64 = PyFloat_AsDouble(initial[i]);
-    }
+    gr_take_values(initial, request->acc, request->sums.initial);
     return PyErr_Occurred() ? -1 : 0;
 }
 
@@ -161,9 +152,7 @@ static PyObject *run(gr_segment_request *request, const asked *ask, const gr_spa
         return NULL;
     }
     const gr_launched *launched = &outcome.launched;
-    PyObject *times = !request->times ? Py_NewRef(Py_None)
-                      : host          ? gr_milliseconds_of(request->times)
-                                      : gr_elapsed_of(request->times);
+    PyObject *times = gr_times_of(request->times, host != NULL);
     return times ? Py_BuildValue("IIINN", launched->block, launched->grid, launched->launches,
                                  times, problem(ask, &outcome))
                  : NULL;
