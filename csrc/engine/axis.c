@@ -26,8 +26,7 @@ gr_status gr_launch_axis(gr_axis_plan *p, void *partial, uint64_t *words, gr_lau
     return gr_launch(&step, arguments, p->request->stream, launched, error);
 }
 
-/* Device memory that a call needs besides: words of shares, from `base` on, marks of sums that are
- * not proven, and sums of shares. */
+/* Scratch memory: words of shares, at `base`; marks of sums that are not proven; sums of shares. */
 typedef struct {
     gr_arena arena;
     void *partial; /* NULL: there are no shares */
@@ -54,7 +53,7 @@ static gr_status allocate(gr_axis_plan *plan, gr_axis_plan *last, scratch *neede
     return GR_OK;
 }
 
-/* Adds up, to `to` or to the sums themselves if that is NULL. */
+/* Stores the sums at `to`, or where the plan says if `to` is NULL. */
 static gr_status launch(gr_axis_plan *plan, const scratch *needed, void *to, gr_launched *launched,
                         gr_error *error)
 {

@@ -41,22 +41,21 @@ static inline unsigned gr_cluster_blocks(const gr_strategy *strategy, unsigned g
     return strategy->traits & ALONE ? grid : GR_CLUSTER_BLOCKS;
 }
 
-/* Memory on a device for one call: regions that gr_arena_take() adds up, of which the caller may
- * want the first bytes zeroed. */
+/* Device memory for one call, in regions. Take all regions, open, use, and close the arena. */
 typedef struct {
-    size_t bytes, zeroed;
-    char *base; /* NULL: no memory was taken */
+    size_t bytes, zeroed; /* of all regions; bytes from the start on that must be 0 */
+    char *base;           /* NULL: there are no regions, or the arena is not open */
     void *stream;
 } gr_arena;
 
 /* Returns the offset of a new region. */
 size_t gr_arena_take(gr_arena *arena, size_t count, size_t size);
 
-/* Allocates all regions at once, if there are any. */
+/* Allocates all regions in the order of the stream. */
 gr_status gr_arena_open(gr_arena *arena, int device, void *stream, gr_error *error);
 void gr_arena_close(const gr_arena *arena);
 
-/* A launch of any kernel. The strategy's traits say how it is launched. */
+/* One launch of any kernel. The strategy's traits decide the launch's attributes. */
 typedef struct {
     const gr_strategy *strategy;
     gr_kernel *kernel;
@@ -64,12 +63,12 @@ typedef struct {
     size_t shared_bytes;
 } gr_step;
 
-/* Puts a launch on the stream, on the calling thread's current device. `launched` counts it; or
- * NULL. */
+/* Puts a launch on the stream, on the calling thread's current device. `launched` counts launches,
+ * unless it is NULL. */
 gr_status gr_launch(const gr_step *step, void **arguments, void *stream, gr_launched *launched,
                     gr_error *error);
 
-/* Lets the blocks of a kernel have so much dynamic shared memory on the current device. */
+/* Permits launches of a kernel with so much dynamic shared memory on the current device. */
 gr_status gr_allow_shared(gr_kernel *kernel, size_t bytes, gr_error *error);
 
 /* Plans a launch over n > 0 elements. With `limit_grid`, for later passes, the requested grid is an

@@ -5,10 +5,10 @@
 #include "threads/interrupts.h"
 #include "transfer/staging.h"
 
-/* Copies of two arrays that are read, of which the second may be empty, and of that of the sums. */
+/* Copies on the device of two inputs, of which the second may be empty, and of the sums. */
 typedef struct {
-    const gr_span *span; /* of each array in host memory */
-    size_t at[3];        /* of each copy in the arena */
+    const gr_span *span; /* the arrays in host memory */
+    size_t at[3];        /* offsets of the copies in the arena */
     gr_arena arena;
     gr_workspace *workspace;
     gr_times *times;
@@ -32,7 +32,7 @@ static gr_status copy_in(copies *c, int device, gr_error *error)
     return gr_record_time(c->times, GR_AT_COPIED, stream, error);
 }
 
-/* Returns the address in the copy of array `i`. */
+/* Returns the address in copy `i` that an address in its array corresponds to. */
 static void *copied(const copies *c, int i, const void *address)
 {
     const char *base = c->span[i].base;
