@@ -7,6 +7,9 @@
 
 #include "threads/interrupts.h"
 
+/* Sums of so many bytes keep the GIL: they take less time than handing it over. */
+enum { GR_KEEPS_GIL_BYTES = 1 << 16 };
+
 typedef struct {
     PyThreadState *saved;
     gr_interrupts watch;

@@ -17,7 +17,7 @@ static const double DOWN = 0x1p-64, UP = 0x1p64;
 typedef struct {
     gr_acc acc;
     gr_load target;
-    const gr_cpu_initial *initial;
+    const gr_initial *initial;
     gr_float_kernel *floats;
     gr_float_rows_kernel *float_rows;
     gr_float_columns_kernel *float_columns;
@@ -32,9 +32,14 @@ static const context *context_of(const gr_axis_job *job)
 
 /* --- floats ---------------------------------------------------------------------------------- */
 
+static double initial_of(const context *how, int part)
+{
+    return how->initial->count[part] ? how->initial->terms[part][0] : 0;
+}
+
 static void store_float(const context *how, double sum, int part, unsigned char *out)
 {
-    double initial = how->initial->part[part];
+    double initial = initial_of(how, part);
     if (initial != 0)
         sum += initial;
     gr_store_float(out, how->acc == GR_ACC_f32 ? (double)(float)sum : sum, how->target);
@@ -260,8 +265,8 @@ static void store_column(const gr_axis_job *job, double sum, size_t column, cons
 /* Whether sums are stored as they are: rounded to the accumulator's type, and to the target's. */
 static bool stores_plainly(const gr_axis_job *job, const double *sums, size_t n)
 {
-    const gr_cpu_initial *initial = context_of(job)->initial;
-    return initial->part[0] == 0 && initial->part[1] == 0 &&
+    const context *how = context_of(job);
+    return initial_of(how, 0) == 0 && initial_of(how, 1) == 0 &&
            (job->axes->load != GR_LOAD_f64 || gr_all_finite(sums, n));
 }
 
@@ -452,7 +457,7 @@ static void choose_kernels(context *how, gr_load load)
         how->integer_columns = kernels->columns_w32;
 }
 
-bool gr_cpu_sum_axes(gr_axes *axes, gr_acc acc, gr_load target, const gr_cpu_initial *initial,
+bool gr_cpu_sum_axes(gr_axes *axes, gr_acc acc, gr_load target, const gr_initial *initial,
                      int threads)
 {
     context how = {.acc = acc, .target = target, .initial = initial};

@@ -16,16 +16,11 @@
 extern "C" {
 #endif
 
-/* A number that is added to each sum: `integer`, or the real and the imaginary part. */
-typedef struct {
-    uint64_t integer;
-    double part[2];
-} gr_cpu_initial;
-
 /* Adds up the elements and stores the sums in the type `target`: an integer type for integers, a
  * float type for floats. No size may be 0. Floats are rounded to float32 first if `acc` is f32.
- * Changes `axes`. Returns false if there is too little memory. */
-bool gr_cpu_sum_axes(gr_axes *axes, gr_acc acc, gr_load target, const gr_cpu_initial *initial,
+ * Of their initial number, the first term of each part is added, which is the part rounded to
+ * float64. Changes `axes`. Returns false if there is too little memory. */
+bool gr_cpu_sum_axes(gr_axes *axes, gr_acc acc, gr_load target, const gr_initial *initial,
                      int threads);
 
 #ifdef __cplusplus

@@ -3,129 +3,82 @@
 #include "engine/times.h"
 
 #include "threads/interrupts.h"
-#include "transfer/staging.h"
 
 #include <stdbool.h>
-#include <string.h>
 
-gr_status gr_launch_axis(const gr_axis_plan *p, void *partial, uint64_t *words,
-                         gr_axis_outcome *outcome, gr_error *error)
+gr_status gr_launch_axis(gr_axis_plan *p, void *partial, uint64_t *words, gr_launched *launched,
+                         gr_error *error)
 {
-    gr_matrix matrix = p->matrix;
-    gr_layout layout = p->layout;
     gr_sums sums = partial ? (gr_sums){.base = partial, .is_partial = 1} : p->sums;
-    unsigned teams = p->teams, shares = p->shares, fold = p->fold, tail = p->tail, team = p->team;
-    unsigned per_lane = p->per_lane, tile_bytes = p->tile_bytes, lanes = p->lanes;
-    size_t level_shares = p->level_shares;
-    size_t count = p->sum_count, terms = p->terms;
-    void *of_columns[] = {&matrix, &sums, &teams, &shares, &fold, &tail};
-    void *of_tiles[] = {&matrix, &sums, &per_lane, &tile_bytes};
-    void *of_rows[] = {&matrix, &sums, &shares};
-    void *of_layout[] = {&layout, &sums, &count, &terms, &team, &shares, &partial};
-    void *of_levels[] = {&layout, &sums, &count, &terms, &lanes, &level_shares, &words};
-    void **arguments = lanes      ? of_levels
-                       : team     ? of_layout
-                       : teams    ? of_columns
-                       : per_lane ? of_tiles
-                                  : of_rows;
-    size_t sizes[] = {p->shared_bytes, gr_facts_of(p->request->device)->shared_bytes};
-    cudaLaunchAttribute overlaps = {.id = cudaLaunchAttributeProgrammaticStreamSerialization};
-    cudaLaunchConfig_t config;
-
-    overlaps.val.programmaticStreamSerializationAllowed = 1;
-    error->status = GR_OK;
-    if (sizes[0] > 48 * 1024)
-        TRY(cudaFuncSetAttribute(p->kernel->entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 (int)sizes[1]));
-    memset(&config, 0, sizeof config);
-    config.gridDim = (dim3){(unsigned)p->grid, 1, 1};
-    config.blockDim = (dim3){p->block, 1, 1};
-    config.dynamicSmemBytes = p->shared_bytes;
-    config.stream = p->request->stream;
-    config.attrs = &overlaps;
-    config.numAttrs = (p->strategy->traits & OVERLAPS) != 0;
-    TRY(cudaLaunchKernelExC(&config, p->kernel->entry, arguments));
-    if (outcome->launches++ == 0) {
-        outcome->strategy = (int)(p->strategy - gr_strategy_at(0));
-        outcome->block = p->block;
-        outcome->grid = (unsigned)p->grid;
-    }
-done:
-    return error->status;
+    void *of_columns[] = {&p->matrix, &sums, &p->teams, &p->shares, &p->fold, &p->tail};
+    void *of_tiles[] = {&p->matrix, &sums, &p->per_lane, &p->tile_bytes};
+    void *of_rows[] = {&p->matrix, &sums, &p->shares};
+    void *of_layout[] = {&p->layout, &sums,      &p->sum_count, &p->terms,
+                         &p->team,   &p->shares, &partial};
+    void *of_levels[] = {&p->layout,       &sums, &p->sum_count, &p->terms, &p->lanes,
+                         &p->level_shares, &words};
+    void **arguments = p->lanes      ? of_levels
+                       : p->team     ? of_layout
+                       : p->teams    ? of_columns
+                       : p->per_lane ? of_tiles
+                                     : of_rows;
+    gr_step step = {p->strategy, p->kernel, {(unsigned)p->grid, 1}, p->block, p->shared_bytes};
+    return gr_launch(&step, arguments, p->request->stream, launched, error);
 }
 
-/* Device memory that a call needs besides: sums of shares, words of shares, and marks of sums that
- * are not proven. */
+/* Scratch memory: words of shares, at `base`; marks of sums that are not proven; sums of shares. */
 typedef struct {
-    void *partial;
-    uint64_t *zeroed; /* the words; then whether there is a mark, and a bit for each sum */
+    gr_arena arena;
+    void *partial; /* NULL: there are no shares */
 } scratch;
 
 /* `last`: the launch for sums that are not proven, if there may be any. */
-static gr_status allocate(gr_axis_plan *plan, const gr_axis_plan *last, scratch *needed,
-                          gr_error *error)
+static gr_status allocate(gr_axis_plan *plan, gr_axis_plan *last, scratch *needed, gr_error *error)
 {
-    gr_acc acc = plan->request->acc;
-    cudaStream_t stream = plan->request->stream;
-    int device = plan->request->device;
-    size_t words = last ? last->words : plan->words;
-    size_t bytes = words * sizeof(uint64_t);
-    if (last)
-        bytes += (plan->sum_count / 32 + 2) * sizeof(unsigned);
-    error->status = GR_OK;
-    if (plan->shares > 1 &&
-        gr_allocate(device, plan->sum_count * plan->shares * gr_axis_acc_size(acc), stream,
-                    &needed->partial, error) != GR_OK)
+    const gr_axis_request *request = plan->request;
+    gr_arena *arena = &needed->arena;
+    bool has_shares = plan->shares > 1;
+    gr_arena_take(arena, last ? last->words : plan->words, sizeof(uint64_t));
+    size_t marks = gr_arena_take(arena, last ? plan->sum_count / 32 + 2 : 0, sizeof(unsigned));
+    arena->zeroed = arena->bytes;
+    size_t partial = gr_arena_take(arena, has_shares ? plan->sum_count * plan->shares : 0,
+                                   gr_axis_acc_size(request->acc));
+    if (gr_arena_open(arena, request->device, request->stream, error) != GR_OK)
         return error->status;
-    if (bytes) {
-        if (gr_allocate(device, bytes, stream, (void **)&needed->zeroed, error) != GR_OK)
-            return error->status;
-        TRY(cudaMemsetAsync(needed->zeroed, 0, bytes, stream));
-    }
+    needed->partial = has_shares ? arena->base + partial : NULL;
     if (last) {
-        plan->sums.any_unproven = (unsigned *)(needed->zeroed + words);
-        plan->sums.unproven = plan->sums.any_unproven + 1;
+        plan->sums.any_unproven = last->sums.any_unproven = (void *)(arena->base + marks);
+        plan->sums.unproven = last->sums.unproven = plan->sums.any_unproven + 1;
     }
-done:
+    return GR_OK;
+}
+
+/* Stores the sums at `to`, or where the plan says if `to` is NULL. */
+static gr_status launch(gr_axis_plan *plan, const scratch *needed, void *to, gr_launched *launched,
+                        gr_error *error)
+{
+    gr_axis_plan next;
+    if (gr_launch_axis(plan, needed->partial ? needed->partial : to, (void *)needed->arena.base,
+                       launched, error) == GR_OK &&
+        needed->partial && gr_plan_shares(plan, needed->partial, &next, error) == GR_OK)
+        gr_launch_axis(&next, to, NULL, launched, error);
     return error->status;
 }
 
-static void release(const gr_axis_request *request, scratch *needed)
+static gr_status run_whole(const gr_axis_request *request, gr_launched *launched, gr_error *error)
 {
-    if (needed->partial)
-        (void)cudaFreeAsync(needed->partial, request->stream);
-    if (needed->zeroed)
-        (void)cudaFreeAsync(needed->zeroed, request->stream);
-}
-
-/* Adds up the sums that are not proven. */
-static gr_status launch_last(const gr_axis_plan *plan, gr_axis_plan *last, const scratch *needed,
-                             gr_axis_outcome *outcome, gr_error *error)
-{
-    last->sums.any_unproven = plan->sums.any_unproven;
-    last->sums.unproven = plan->sums.unproven;
-    return gr_launch_axis(last, NULL, needed->zeroed, outcome, error);
-}
-
-static gr_status run_whole(const gr_axis_request *request, gr_axis_outcome *outcome,
-                           gr_error *error)
-{
-    gr_axis_plan plan, next, last;
-    scratch needed = {NULL, NULL};
+    gr_axis_plan plan, last;
+    scratch needed = {{0}, NULL};
 
     if (gr_plan_axis(request, &plan, error) != GR_OK)
         return error->status;
     bool has_last = gr_acc_is_proven(request->acc) && !plan.lanes;
     if (has_last && gr_plan_levels(&plan, &last, error) != GR_OK)
         return error->status;
-    if (allocate(&plan, has_last ? &last : NULL, &needed, error) == GR_OK)
-        gr_launch_axis(&plan, needed.partial, needed.zeroed, outcome, error);
-    if (error->status == GR_OK && needed.partial &&
-        gr_plan_shares(&plan, needed.partial, &next, error) == GR_OK)
-        gr_launch_axis(&next, NULL, NULL, outcome, error);
-    if (error->status == GR_OK && has_last)
-        launch_last(&plan, &last, &needed, outcome, error);
-    release(request, &needed);
+    if (allocate(&plan, has_last ? &last : NULL, &needed, error) == GR_OK &&
+        launch(&plan, &needed, NULL, launched, error) == GR_OK && has_last)
+        gr_launch_axis(&last, NULL, (void *)needed.arena.base, launched, error);
+    gr_arena_close(&needed.arena);
     return error->status;
 }
 
@@ -200,14 +153,14 @@ typedef struct {
 } partial_sums;
 
 /* Adds up the partial sums: to the sum itself, or to one partial sum. */
-static gr_status merge(gr_axis_plan *of, partial_sums *sums, bool is_last, gr_axis_outcome *outcome,
+static gr_status merge(gr_axis_plan *of, partial_sums *sums, bool is_last, gr_launched *launched,
                        gr_error *error)
 {
     gr_axis_plan next;
     char *merged = sums->other;
     of->shares = sums->count;
     if (gr_plan_shares(of, sums->now, &next, error) != GR_OK ||
-        gr_launch_axis(&next, is_last ? NULL : merged, NULL, outcome, error) != GR_OK)
+        gr_launch_axis(&next, is_last ? NULL : merged, NULL, launched, error) != GR_OK)
         return error->status;
     sums->other = sums->now;
     sums->now = merged;
@@ -216,30 +169,25 @@ static gr_status merge(gr_axis_plan *of, partial_sums *sums, bool is_last, gr_ax
 }
 
 static gr_status add_partial(const gr_axis_request *piece, partial_sums *sums,
-                             gr_axis_outcome *outcome, gr_error *error)
+                             gr_launched *launched, gr_error *error)
 {
-    gr_axis_plan plan, next;
+    gr_axis_plan plan;
+    scratch needed = {{0}, NULL};
     char *to = sums->now + sums->count++ * sums->bytes;
-    void *shares = NULL;
-    if (gr_plan_axis(piece, &plan, error) != GR_OK ||
-        (plan.shares > 1 && gr_allocate(piece->device, plan.shares * sums->bytes, piece->stream,
-                                        &shares, error) != GR_OK))
-        return error->status;
-    if (gr_launch_axis(&plan, shares ? shares : to, NULL, outcome, error) == GR_OK && shares &&
-        gr_plan_shares(&plan, shares, &next, error) == GR_OK)
-        gr_launch_axis(&next, to, NULL, outcome, error);
-    if (shares)
-        (void)cudaFreeAsync(shares, piece->stream);
+    if (gr_plan_axis(piece, &plan, error) == GR_OK &&
+        allocate(&plan, NULL, &needed, error) == GR_OK)
+        launch(&plan, &needed, to, launched, error);
+    gr_arena_close(&needed.arena);
     return error->status;
 }
 
 /* A single sum. */
-static gr_status run_long(const gr_axis_request *request, gr_axis_outcome *outcome, gr_error *error)
+static gr_status run_long(const gr_axis_request *request, gr_launched *launched, gr_error *error)
 {
     gr_axis_request piece = *request;
     gr_axis_plan plan, last;
     division by = divide(&request->axes.reduced, gr_backend_elements_at_once());
-    scratch needed = {NULL, NULL};
+    scratch needed = {{0}, NULL};
     bool more = true, has_last = gr_acc_is_proven(request->acc);
 
     gr_start_axis_plan(request, &plan);
@@ -254,20 +202,20 @@ static gr_status run_long(const gr_axis_request *request, gr_axis_outcome *outco
             piece.axes = request->axes;
             take_part(&piece.axes, &piece.axes.reduced, &by, k, at);
             if ((sums.count == PARTIAL_SUMS &&
-                 merge(&plan, &sums, false, outcome, error) != GR_OK) ||
-                add_partial(&piece, &sums, outcome, error) != GR_OK)
+                 merge(&plan, &sums, false, launched, error) != GR_OK) ||
+                add_partial(&piece, &sums, launched, error) != GR_OK)
                 goto done;
             more = goes_on(request, error);
         }
-    if (more && merge(&plan, &sums, true, outcome, error) == GR_OK && has_last)
-        launch_last(&plan, &last, &needed, outcome, error);
+    if (more && merge(&plan, &sums, true, launched, error) == GR_OK && has_last)
+        gr_launch_axis(&last, NULL, (void *)needed.arena.base, launched, error);
 done:
-    release(request, &needed);
+    gr_arena_close(&needed.arena);
     return error->status;
 }
 
 static gr_status run_parts(const gr_axis_request *request, size_t at_once, bool are_long,
-                           gr_axis_outcome *outcome, gr_error *error)
+                           gr_launched *launched, gr_error *error)
 {
     gr_axis_request part = *request;
     const gr_axis_list *kept = &request->axes.kept;
@@ -283,37 +231,39 @@ static gr_status run_parts(const gr_axis_request *request, size_t at_once, bool 
                 part.sums.initial[0] = request->sums.initial[at];
                 part.sums.initial[1] = (gr_value){0};
             }
-            if ((are_long ? run_long : run_whole)(&part, outcome, error) != GR_OK)
+            if ((are_long ? run_long : run_whole)(&part, launched, error) != GR_OK)
                 return error->status;
             more = goes_on(request, error);
         }
     return error->status;
 }
 
-static gr_status run(const gr_axis_request *request, gr_axis_outcome *outcome, gr_error *error)
+gr_status gr_run_axis(const gr_axis_request *request, gr_launched *launched, gr_error *error)
 {
     size_t most = gr_backend_elements_at_once(), terms = gr_axes_size(&request->axes.reduced);
     /* exact_levels adds up a sum of any length in one launch. */
     bool are_long = terms > most && !gr_names_exact_levels(request);
     size_t at_once = terms && terms < most ? most / terms : 1;
-    memset(outcome, 0, sizeof *outcome);
+    *launched = (gr_launched){0};
     error->status = GR_OK;
     if (request->sums.as_digits && at_once < request->sums.parts)
         at_once = request->sums.parts; /* one launch stores the words of both parts */
     if (!terms || (!are_long && gr_axes_size(&request->axes.kept) <= at_once))
-        return run_whole(request, outcome, error);
-    return run_parts(request, at_once, are_long, outcome, error);
+        run_whole(request, launched, error);
+    else
+        run_parts(request, at_once, are_long, launched, error);
+    if (error->status == GR_OK)
+        gr_record_time(request->times, GR_AT_SUMMED, request->stream, error);
+    return error->status;
 }
 
-gr_status gr_sum_axis(const gr_axis_request *request, gr_axis_outcome *outcome, gr_error *error)
+gr_status gr_sum_axis(const gr_axis_request *request, gr_launched *launched, gr_error *error)
 {
-    double init_ms;
-    if (gr_wake(request->device, &init_ms, error) != GR_OK ||
+    if (gr_wake(request->device, NULL, error) != GR_OK ||
         gr_begin_piece(request->times, error) != GR_OK ||
-        gr_record_time(request->times, GR_AT_COPIED, request->stream, error) != GR_OK ||
-        run(request, outcome, error) != GR_OK)
+        gr_record_time(request->times, GR_AT_COPIED, request->stream, error) != GR_OK)
         return error->status;
-    return gr_record_time(request->times, GR_AT_SUMMED, request->stream, error);
+    return gr_run_axis(request, launched, error);
 }
 
 int gr_stream_is_captured(void *stream)
@@ -324,61 +274,4 @@ int gr_stream_is_captured(void *stream)
     if (found != cudaSuccess) /* others are of an earlier launch: the next call returns them, too */
         (void)cudaGetLastError();
     return is_legacy_beside_it || status != cudaStreamCaptureStatusNone;
-}
-
-/* --- arrays in host memory ---------------------------------------------------------------------
- */
-
-/* The device memory for the array, its mask and its sums: one after the other. */
-static size_t rounded(size_t bytes)
-{
-    return (bytes + 255) / 256 * 256;
-}
-
-static gr_status copy_and_sum(gr_axis_request *request, gr_span in, gr_span mask, gr_span out,
-                              char *memory, gr_axis_outcome *outcome, gr_error *error)
-{
-    gr_axes *axes = &request->axes;
-    char *mask_at = memory + rounded(in.size), *out_at = mask_at + rounded(mask.size);
-    const unsigned char *host = axes->in, *host_mask = axes->mask;
-    axes->in = (unsigned char *)memory + (host - (unsigned char *)in.base);
-    if (host_mask)
-        axes->mask = (unsigned char *)mask_at + (host_mask - (unsigned char *)mask.base);
-    axes->out = (unsigned char *)out_at + (axes->out - (unsigned char *)out.base);
-
-    if (gr_begin_piece(request->times, error) != GR_OK ||
-        gr_record_time(request->times, GR_AT_START, request->stream, error) != GR_OK ||
-        (in.size && gr_copy_to_device(request->device, memory, in.base, in.size, request->stream,
-                                      error) != GR_OK) ||
-        (mask.size && gr_copy_to_device(request->device, mask_at, mask.base, mask.size,
-                                        request->stream, error) != GR_OK) ||
-        gr_interrupted() ||
-        gr_record_time(request->times, GR_AT_COPIED, request->stream, error) != GR_OK ||
-        run(request, outcome, error) != GR_OK || gr_interrupted() ||
-        gr_record_time(request->times, GR_AT_SUMMED, request->stream, error) != GR_OK)
-        return error->status;
-    TRY(cudaMemcpyAsync(out.base, out_at, out.size, cudaMemcpyDeviceToHost, request->stream));
-    if (gr_record_time(request->times, GR_AT_RETURNED, request->stream, error) == GR_OK)
-        TRY(cudaStreamSynchronize(request->stream));
-done:
-    return error->status;
-}
-
-gr_status gr_sum_axis_of_host(gr_axis_request *request, gr_span in, gr_span mask, gr_span out,
-                              gr_axis_outcome *outcome, gr_error *error)
-{
-    gr_workspace *workspace;
-    double init_ms;
-    void *memory = NULL;
-    if (gr_open_workspace(request->device, &workspace, &init_ms, error) != GR_OK)
-        return error->status;
-    request->stream = gr_workspace_stream(workspace);
-    request->waits = 1;
-    if (gr_allocate(request->device, rounded(in.size) + rounded(mask.size) + rounded(out.size),
-                    request->stream, &memory, error) == GR_OK) {
-        copy_and_sum(request, in, mask, out, memory, outcome, error);
-        (void)cudaFreeAsync(memory, request->stream);
-    }
-    gr_close_workspace(workspace, error->status == GR_OK && !gr_interrupted());
-    return error->status;
 }

@@ -24,13 +24,8 @@ typedef struct {
     int waits;       /* the caller waits for the sums: signals are handled between pieces */
 } gr_axis_request;
 
-typedef struct {
-    int strategy;
-    unsigned block, grid, launches; /* of the first launch, and how many */
-} gr_axis_outcome;
-
 /* Puts the launches on the stream and does not wait for them. There must be at least one sum. */
-gr_status gr_sum_axis(const gr_axis_request *request, gr_axis_outcome *outcome, gr_error *error);
+gr_status gr_sum_axis(const gr_axis_request *request, gr_launched *launched, gr_error *error);
 
 /* Whether the stream is being captured into a CUDA graph. Times cannot be measured then. */
 int gr_stream_is_captured(void *stream);
@@ -41,10 +36,10 @@ typedef struct {
     size_t size;
 } gr_span;
 
-/* The same for an array in host memory: copies it to the device and the sums back. The addresses in
- * `request->axes` are within the spans, and so is every element. `mask` may be empty. */
-gr_status gr_sum_axis_of_host(gr_axis_request *request, gr_span in, gr_span mask, gr_span out,
-                              gr_axis_outcome *outcome, gr_error *error);
+/* The same for an array in host memory: copies it to the device and the sums back. The spans are
+ * those of the array, the mask, which may be empty, and the sums. They hold all addresses. */
+gr_status gr_sum_axis_of_host(gr_axis_request *request, const gr_span span[3],
+                              gr_launched *launched, gr_error *error);
 
 #ifdef __cplusplus
 }

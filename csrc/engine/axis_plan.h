@@ -42,8 +42,11 @@ gr_status gr_plan_levels(const gr_axis_plan *first, gr_axis_plan *plan, gr_error
 
 /* Launches. `partial`: where the sums of shares go, or NULL if this launch makes the sums. `words`:
  * those of the plan. */
-gr_status gr_launch_axis(const gr_axis_plan *plan, void *partial, uint64_t *words,
-                         gr_axis_outcome *outcome, gr_error *error);
+gr_status gr_launch_axis(gr_axis_plan *plan, void *partial, uint64_t *words, gr_launched *launched,
+                         gr_error *error);
+
+/* The same as gr_sum_axis() on a device that is awake, from the launches on. */
+gr_status gr_run_axis(const gr_axis_request *request, gr_launched *launched, gr_error *error);
 
 /* The size of an accumulator on the device. */
 size_t gr_axis_acc_size(gr_acc acc);

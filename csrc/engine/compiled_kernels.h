@@ -16,6 +16,7 @@ typedef struct {
     gr_acc acc;
     unsigned block;
     const void *entry;
+    uint64_t large_shared; /* a bit per device: gr_allow_shared() has permitted it there */
     /* Results that gr_resident_blocks() caches, per block size. */
     uint64_t resident[32];
 } gr_kernel;

@@ -52,7 +52,8 @@ gr_status gr_wake(int device, double *init_ms, gr_error *error)
     int count = 0;
 
     error->status = GR_OK;
-    *init_ms = 0;
+    if (init_ms)
+        *init_ms = 0;
     if (device < 0 || device >= MAX_DEVICES || !__atomic_load_n(&awake[device], __ATOMIC_ACQUIRE)) {
         TRY(cudaGetDeviceCount(&count));
         if (device < 0 || device >= count || device >= MAX_DEVICES)
@@ -65,7 +66,8 @@ gr_status gr_wake(int device, double *init_ms, gr_error *error)
         double start = gr_now_ms();
         if (!awake[device])
             find_facts(device, error);
-        *init_ms = gr_now_ms() - start;
+        if (init_ms)
+            *init_ms = gr_now_ms() - start;
         pthread_mutex_unlock(&waking);
     }
 done:
@@ -113,6 +115,32 @@ gr_status gr_allocate(int device, size_t bytes, void *stream, void **memory, gr_
     TRY(cudaMallocFromPoolAsync(memory, bytes, facts[device].pool, stream));
 done:
     return error->status;
+}
+
+size_t gr_arena_take(gr_arena *arena, size_t count, size_t size)
+{
+    size_t at = arena->bytes;
+    arena->bytes += (count * size + 255) / 256 * 256;
+    return at;
+}
+
+gr_status gr_arena_open(gr_arena *arena, int device, void *stream, gr_error *error)
+{
+    error->status = GR_OK;
+    arena->stream = stream;
+    if (arena->bytes &&
+        gr_allocate(device, arena->bytes, stream, (void **)&arena->base, error) != GR_OK)
+        return error->status;
+    if (arena->zeroed)
+        TRY(cudaMemsetAsync(arena->base, 0, arena->zeroed, stream));
+done:
+    return error->status;
+}
+
+void gr_arena_close(const gr_arena *arena)
+{
+    if (arena->base)
+        (void)cudaFreeAsync(arena->base, arena->stream);
 }
 
 gr_status gr_check_context(gr_error *error)

@@ -43,6 +43,12 @@ typedef struct {
     gr_finish finish;
 } gr_outcome;
 
+/* The first launch of sums, and the number of all. */
+typedef struct {
+    int strategy;
+    unsigned block, grid, launches;
+} gr_launched;
+
 typedef struct {
     char name[256];
     int major, minor, sms;

@@ -17,7 +17,7 @@ typedef struct {
 } gr_facts;
 
 /* Makes the device the calling thread's current device. The first use creates its context, which
- * takes long: *init_ms is that time, which does not count as kernel time. */
+ * takes long: *init_ms is that time, which does not count as kernel time. It may be NULL. */
 gr_status gr_wake(int device, double *init_ms, gr_error *error);
 
 /* Returns the facts of a device. gr_wake() must have been called for it. */
@@ -36,10 +36,40 @@ typedef struct {
 } gr_plan;
 
 /* The blocks per cluster, for strategies with clusters. */
-static inline unsigned gr_cluster_blocks(const gr_plan *plan)
+static inline unsigned gr_cluster_blocks(const gr_strategy *strategy, unsigned grid)
 {
-    return plan->strategy->traits & ALONE ? plan->grid : GR_CLUSTER_BLOCKS;
+    return strategy->traits & ALONE ? grid : GR_CLUSTER_BLOCKS;
 }
+
+/* Device memory for one call, in regions. Take all regions, open, use, and close the arena. */
+typedef struct {
+    size_t bytes, zeroed; /* of all regions; bytes from the start on that must be 0 */
+    char *base;           /* NULL: there are no regions, or the arena is not open */
+    void *stream;
+} gr_arena;
+
+/* Returns the offset of a new region. */
+size_t gr_arena_take(gr_arena *arena, size_t count, size_t size);
+
+/* Allocates all regions in the order of the stream. */
+gr_status gr_arena_open(gr_arena *arena, int device, void *stream, gr_error *error);
+void gr_arena_close(const gr_arena *arena);
+
+/* One launch of any kernel. The strategy's traits decide the launch's attributes. */
+typedef struct {
+    const gr_strategy *strategy;
+    gr_kernel *kernel;
+    unsigned grid[2], block;
+    size_t shared_bytes;
+} gr_step;
+
+/* Puts a launch on the stream, on the calling thread's current device. `launched` counts launches,
+ * unless it is NULL. */
+gr_status gr_launch(const gr_step *step, void **arguments, void *stream, gr_launched *launched,
+                    gr_error *error);
+
+/* Permits launches of a kernel with so much dynamic shared memory on the current device. */
+gr_status gr_allow_shared(gr_kernel *kernel, size_t bytes, gr_error *error);
 
 /* Plans a launch over n > 0 elements. With `limit_grid`, for later passes, the requested grid is an
  * upper limit. */

@@ -3,24 +3,7 @@
 #include "engine/internal.h"
 #include "engine/times.h"
 
-#include <string.h>
-
 enum { BLOCK = 256, SM_THREADS = 2048 };
-
-/* Words and a ticket for key_fixed. NULL for the others. */
-static gr_status allocate(const gr_segment_request *request, void **memory, gr_error *error)
-{
-    size_t bytes = (request->segments + 1) * sizeof(uint64_t);
-    *memory = NULL;
-    error->status = GR_OK;
-    if (!(request->kernel->traits & TICKET))
-        return GR_OK;
-    if (gr_allocate(request->device, bytes, request->stream, memory, error) != GR_OK)
-        return error->status;
-    TRY(cudaMemsetAsync(*memory, 0, bytes, request->stream));
-done:
-    return error->status;
-}
 
 static size_t shared_bytes(const gr_segment_request *request)
 {
@@ -28,37 +11,27 @@ static size_t shared_bytes(const gr_segment_request *request)
                                                  : 0;
 }
 
-static gr_status launch(const gr_segment_request *request, gr_kernel *kernel, void *memory,
+static gr_status launch(const gr_segment_request *request, gr_kernel *kernel, char *memory,
                         gr_segment_outcome *outcome, gr_error *error)
 {
     unsigned traits = request->kernel->traits, keys = (unsigned)request->segments;
-    size_t n = request->rows, shared = shared_bytes(request), grid = (n + BLOCK - 1) / BLOCK;
+    size_t n = request->rows, grid = (n + BLOCK - 1) / BLOCK;
     size_t full = gr_facts_of(request->device)->sms * (SM_THREADS / BLOCK);
     const void *in = request->values.base, *key = request->index.base;
     const void *out = request->out.base;
-    uint64_t *word = (uint64_t *)memory;
+    uint64_t *word = (uint64_t *)(void *)memory;
     void *ticket = memory ? word + request->segments : NULL;
     void *arguments[] = {&in, &key, &out, &n, &keys, &word, &ticket};
-    cudaLaunchConfig_t config;
 
-    error->status = GR_OK;
     if (!(traits & ONE) && grid > full)
         grid = full;
-    if (shared > 48 * 1024)
-        TRY(cudaFuncSetAttribute(kernel->entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 (int)shared));
+    gr_step step = {
+        request->kernel, kernel, {(unsigned)(grid ? grid : 1), 1}, BLOCK, shared_bytes(request)};
+    error->status = GR_OK;
     if (traits & ZEROED)
         TRY(cudaMemsetAsync((void *)(uintptr_t)out, 0,
                             request->segments * gr_acc_size(request->acc), request->stream));
-    memset(&config, 0, sizeof config);
-    config.gridDim = (dim3){(unsigned)(grid ? grid : 1), 1, 1};
-    config.blockDim = (dim3){BLOCK, 1, 1};
-    config.dynamicSmemBytes = shared;
-    config.stream = request->stream;
-    TRY(cudaLaunchKernelExC(&config, kernel->entry, arguments));
-    outcome->launches = 1;
-    outcome->block = BLOCK;
-    outcome->grid = config.gridDim.x;
+    gr_launch(&step, arguments, request->stream, &outcome->launched, error);
 done:
     return error->status;
 }
@@ -69,8 +42,8 @@ gr_status gr_launch_keys(const gr_segment_request *request, gr_segment_outcome *
     int number = (int)(request->kernel - gr_strategy_at(0));
     gr_kernel *kernel = gr_find_kernel(number, (gr_load)request->load, request->acc, 0);
     size_t most = gr_facts_of(request->device)->shared_bytes;
-    void *memory;
-    memset(outcome, 0, sizeof *outcome);
+    gr_arena arena = {0};
+    *outcome = (gr_segment_outcome){.place = 0};
     if (!kernel || request->columns != 1)
         return gr_fail(error, GR_BAD_DTYPE, "%s does not add up these elements",
                        request->kernel->name);
@@ -80,10 +53,12 @@ gr_status gr_launch_keys(const gr_segment_request *request, gr_segment_outcome *
                        "for num_segments=%zu",
                        request->kernel->name, most / gr_acc_size(request->acc),
                        (size_t)request->segments);
-    if (allocate(request, &memory, error) == GR_OK &&
-        launch(request, kernel, memory, outcome, error) == GR_OK)
+    if (request->kernel->traits & TICKET) /* words and a ticket for key_fixed */
+        gr_arena_take(&arena, request->segments + 1, sizeof(uint64_t));
+    arena.zeroed = arena.bytes;
+    if (gr_arena_open(&arena, request->device, request->stream, error) == GR_OK &&
+        launch(request, kernel, arena.base, outcome, error) == GR_OK)
         gr_record_time(request->times, GR_AT_SUMMED, request->stream, error);
-    if (memory)
-        (void)cudaFreeAsync(memory, request->stream);
+    gr_arena_close(&arena);
     return error->status;
 }

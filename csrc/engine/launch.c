@@ -5,16 +5,16 @@
 
 enum { MAX_ATTRIBUTES = 2 };
 
-static unsigned attributes_of(const gr_plan *plan, cudaLaunchAttribute attribute[MAX_ATTRIBUTES])
+static unsigned attributes_of(const gr_step *step, cudaLaunchAttribute attribute[MAX_ATTRIBUTES])
 {
-    unsigned count = 0, traits = plan->strategy->traits;
+    unsigned count = 0, traits = step->strategy->traits;
     if (traits & COOPERATIVE) {
         attribute[count].id = cudaLaunchAttributeCooperative;
         attribute[count++].val.cooperative = 1;
     }
     if (traits & CLUSTER) {
         attribute[count].id = cudaLaunchAttributeClusterDimension;
-        attribute[count].val.clusterDim.x = gr_cluster_blocks(plan);
+        attribute[count].val.clusterDim.x = gr_cluster_blocks(step->strategy, step->grid[0]);
         attribute[count].val.clusterDim.y = attribute[count].val.clusterDim.z = 1;
         count++;
     }
@@ -25,28 +25,40 @@ static unsigned attributes_of(const gr_plan *plan, cudaLaunchAttribute attribute
     return count;
 }
 
-gr_status gr_launch(const gr_plan *plan, void *in, void *out, size_t n, gr_workspace *workspace,
-                    cudaStream_t stream, gr_error *error)
+gr_status gr_launch(const gr_step *step, void **arguments, void *stream, gr_launched *launched,
+                    gr_error *error)
+{
+    cudaLaunchAttribute attribute[MAX_ATTRIBUTES];
+    cudaLaunchConfig_t config = {.gridDim = {step->grid[0], step->grid[1], 1},
+                                 .blockDim = {step->block, 1, 1},
+                                 .dynamicSmemBytes = step->shared_bytes,
+                                 .stream = stream,
+                                 .attrs = attribute,
+                                 .numAttrs = attributes_of(step, attribute)};
+    if (gr_allow_shared(step->kernel, step->shared_bytes, error) != GR_OK)
+        return error->status;
+    TRY(cudaLaunchKernelExC(&config, step->kernel->entry, arguments));
+    if (launched && launched->launches++ == 0) {
+        launched->strategy = (int)(step->strategy - gr_strategy_at(0));
+        launched->block = step->block;
+        launched->grid = step->grid[0];
+    }
+done:
+    return error->status;
+}
+
+gr_status gr_launch_plan(const gr_plan *plan, void *in, void *out, size_t n,
+                         gr_workspace *workspace, cudaStream_t stream, gr_error *error)
 {
     void *work = plan->strategy->traits & DIGITS          ? workspace->totals
                  : plan->strategy->traits & MARKED_BLOCKS ? workspace->marked.data
                                                           : workspace->work.data;
     void *arguments[] = {in, &out, &n, &work, &workspace->ticket};
-    cudaLaunchAttribute attribute[MAX_ATTRIBUTES];
-    cudaLaunchConfig_t config;
-
-    memset(&config, 0, sizeof config);
-    config.gridDim = (dim3){plan->grid, 1, 1};
-    config.blockDim = (dim3){plan->block, 1, 1};
-    config.dynamicSmemBytes = plan->shared_bytes;
-    config.stream = stream;
-    config.attrs = attribute;
-    config.numAttrs = attributes_of(plan, attribute);
-
+    gr_step step = {plan->strategy, plan->kernel, {plan->grid, 1}, plan->block, plan->shared_bytes};
     error->status = GR_OK;
     if (plan->strategy->traits & ZEROED)
         TRY(cudaMemsetAsync(out, 0, plan->out_bytes, stream));
-    TRY(cudaLaunchKernelExC(&config, plan->kernel->entry, arguments));
+    gr_launch(&step, arguments, stream, NULL, error);
 done:
     return error->status;
 }
@@ -125,7 +137,7 @@ gr_status gr_reduce(const gr_request *request, gr_plan plan, const void *data, s
     if (plan.strategy->kind == GR_KIND_LIBRARY)
         call_library(request, in, out, n, workspace, stream, error);
     else
-        gr_launch(&plan, first_in, out, n, workspace, stream, error);
+        gr_launch_plan(&plan, first_in, out, n, workspace, stream, error);
     reduced->launches = 1;
     while (error->status == GR_OK && plan.outs > 1 && !host_adds) {
         n = plan.outs;
@@ -135,7 +147,7 @@ gr_status gr_reduce(const gr_request *request, gr_plan plan, const void *data, s
         out = plan.outs == 1 && last         ? last
               : in == workspace->out[0].data ? workspace->out[1].data
                                              : workspace->out[0].data;
-        gr_launch(&plan, &in, out, n, workspace, stream, error);
+        gr_launch_plan(&plan, &in, out, n, workspace, stream, error);
         reduced->launches++;
     }
     reduced->values = out;

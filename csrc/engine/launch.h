@@ -19,8 +19,8 @@ gr_status gr_reduce(const gr_request *request, gr_plan plan, const void *data, s
                     gr_error *error);
 
 /* Puts one launch on the stream. `in` points to the kernel's first argument. */
-gr_status gr_launch(const gr_plan *plan, void *in, void *out, size_t n, gr_workspace *workspace,
-                    cudaStream_t stream, gr_error *error);
+gr_status gr_launch_plan(const gr_plan *plan, void *in, void *out, size_t n,
+                         gr_workspace *workspace, cudaStream_t stream, gr_error *error);
 
 /* Sets block and grid of a request for `exact`, unless it has a block. */
 void gr_shape_exact(gr_request *request);

@@ -150,10 +150,9 @@ gr_status gr_measure(gr_request *request, int choose, const gr_measurement *how,
                      gr_outcome *outcome, gr_error *error)
 {
     gr_workspace *workspace;
-    double init_ms;
 
     memset(outcome, 0, sizeof *outcome);
-    if (gr_open_workspace(request->device, &workspace, &init_ms, error) != GR_OK)
+    if (gr_open_workspace(request->device, &workspace, NULL, error) != GR_OK)
         return error->status;
     if (choose)
         gr_choose(request);

@@ -9,13 +9,11 @@
 
 static gr_status make_plan(const gr_request *request, int later, gr_plan *plan, gr_error *error)
 {
-    double init_ms;
     gr_load load = later ? gr_load_of_acc(request->acc) : request->load;
     if (request->n > PTRDIFF_MAX / gr_load_size(load))
         return gr_fail(error, GR_BAD_VALUE, "no memory has room for %zu elements of %zu bytes",
                        request->n, gr_load_size(load));
-    if (gr_wake(request->device, &init_ms, error) != GR_OK ||
-        gr_check_request(request, error) != GR_OK)
+    if (gr_wake(request->device, NULL, error) != GR_OK || gr_check_request(request, error) != GR_OK)
         return error->status;
     return gr_make_plan(request, load, request->n, later, plan, error);
 }
@@ -29,8 +27,9 @@ gr_status gr_plan_pass(const gr_request *request, int later, gr_pass *pass, gr_e
     pass->grid = plan.grid;
     pass->outs = plan.outs;
     pass->team_blocks = plan.strategy->traits & COOPERATIVE ? plan.grid
-                        : plan.strategy->traits & CLUSTER   ? gr_cluster_blocks(&plan)
-                                                            : 1;
+                        : plan.strategy->traits & CLUSTER
+                            ? gr_cluster_blocks(plan.strategy, plan.grid)
+                            : 1;
     return GR_OK;
 }
 
@@ -86,7 +85,7 @@ gr_status gr_run_pass(const gr_request *request, int later,
             arrivals.shift = 64 - GR_EXACT_COUNT_BITS;
         }
         if (prepare(context, &arrivals))
-            gr_launch(&plan, &in, space.out[0].data, request->n, &space, NULL, error);
+            gr_launch_plan(&plan, &in, space.out[0].data, request->n, &space, NULL, error);
         else
             gr_fail(error, GR_NO_MEMORY, "no memory for counters");
     }
@@ -116,10 +115,9 @@ static void describe_axes(gr_axis_request *request, const size_t shape[2], int a
 gr_status gr_plan_axis_pass(gr_axis_request *request, const size_t shape[2], int axis,
                             gr_pass *pass, gr_error *error)
 {
-    double init_ms;
     gr_axis_plan plan;
     describe_axes(request, shape, axis);
-    if (gr_wake(request->device, &init_ms, error) != GR_OK ||
+    if (gr_wake(request->device, NULL, error) != GR_OK ||
         gr_plan_axis(request, &plan, error) != GR_OK)
         return error->status;
     *pass = (gr_pass){plan.block, (unsigned)plan.grid, 1, 1};
@@ -131,7 +129,7 @@ gr_status gr_run_axis_pass(gr_axis_request *request, const size_t shape[2], int 
                            void *context, gr_error *error)
 {
     gr_axis_plan plan;
-    gr_axis_outcome outcome = {0};
+    gr_launched launched = {0};
     gr_arrivals arrivals = {0};
     gr_buffer in = {0}, out = {0}, words = {0};
     size_t count = shape[0] * shape[1], acc = gr_acc_size(request->acc);
@@ -145,7 +143,7 @@ gr_status gr_run_axis_pass(gr_axis_request *request, const size_t shape[2], int 
         take_zeros(&words, plan.words * sizeof(uint64_t), error) == GR_OK) {
         plan.sums.base = out.data;
         if (prepare(context, &arrivals))
-            gr_launch_axis(&plan, plan.shares > 1 ? out.data : NULL, words.data, &outcome, error);
+            gr_launch_axis(&plan, plan.shares > 1 ? out.data : NULL, words.data, &launched, error);
         else
             gr_fail(error, GR_NO_MEMORY, "no memory for counters");
     }

@@ -82,8 +82,21 @@ gr_status gr_check_request(const gr_request *request, gr_error *error)
     return check_finish(strategy, request->finish, error);
 }
 
-/* A kernel needs a function attribute for more dynamic shared memory than this. */
-enum { PLAIN_SHARED_BYTES = 48 * 1024 };
+gr_status gr_allow_shared(gr_kernel *kernel, size_t bytes, gr_error *error)
+{
+    error->status = GR_OK;
+    if (bytes <= 48 * 1024)
+        return GR_OK;
+    int device = gr_current_device();
+    uint64_t bit = (uint64_t)1 << (device & 63);
+    if (__atomic_load_n(&kernel->large_shared, __ATOMIC_ACQUIRE) & bit)
+        return GR_OK;
+    TRY(cudaFuncSetAttribute(kernel->entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             (int)gr_facts_of(device)->shared_bytes)); /* for all block sizes */
+    (void)__atomic_fetch_or(&kernel->large_shared, bit, __ATOMIC_RELEASE);
+done:
+    return error->status;
+}
 
 /* Caches the answer in the kernel: 1 + the blocks in the low half, the device in the high half. If
  * two threads compute it at the same time, both get the same value. A thread that reads it must
@@ -97,9 +110,8 @@ gr_status gr_resident_blocks(const gr_request *request, gr_kernel *kernel, unsig
 
     error->status = GR_OK;
     if (!known || known >> 32 != (uint64_t)request->device) {
-        if (shared_bytes > PLAIN_SHARED_BYTES) /* the most, for all block sizes */
-            TRY(cudaFuncSetAttribute(kernel->entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     (int)gr_facts_of(request->device)->shared_bytes));
+        if (gr_allow_shared(kernel, shared_bytes, error) != GR_OK)
+            return error->status;
         unsigned traits = gr_strategy_at(request->strategy)->traits;
         if (traits & CLUSTER && traits & ALONE)
             TRY(cudaFuncSetAttribute(kernel->entry, cudaFuncAttributeNonPortableClusterSizeAllowed,

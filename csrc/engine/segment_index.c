@@ -122,18 +122,16 @@ gr_status gr_check_index(const gr_segment_request *request, gr_segment_outcome *
     bool is_sorted = !request->by_offsets && request->sorted == GR_SORTED;
     size_t offsets = is_sorted ? (request->segments + 1) * sizeof(uint64_t) : 0;
     uint64_t first = 0;
-    void *memory = NULL;
+    gr_arena arena = {.zeroed = sizeof state};
     if (is_sorted && request->segments > SIZE_MAX / 64)
         return gr_fail(error, GR_NO_MEMORY, "there is no memory for so many sums");
-    if (gr_allocate(request->device, sizeof state + offsets, request->stream, &memory, error) !=
-        GR_OK)
-        return error->status;
-    TRY(cudaMemsetAsync(memory, 0, sizeof state, request->stream));
+    gr_arena_take(&arena, sizeof state + offsets, 1);
     r.sms = gr_facts_of(request->device)->sms;
-    if (check(&r, memory, &state, &first) == GR_OK && gr_report_index(&r, &state, first) == GR_OK)
+    if (gr_arena_open(&arena, request->device, request->stream, error) == GR_OK &&
+        check(&r, (void *)arena.base, &state, &first) == GR_OK &&
+        gr_report_index(&r, &state, first) == GR_OK)
         gr_record_time(request->times, GR_AT_SUMMED, request->stream, error);
-done:
-    (void)cudaFreeAsync(memory, request->stream);
+    gr_arena_close(&arena);
     return error->status;
 }
 
@@ -142,18 +140,18 @@ gr_status gr_largest_id(const gr_index *ids, uint64_t count, int device, void *s
 {
     gr_segment_request request = {.index = *ids, .rows = count, .device = device, .stream = stream};
     gr_segment_outcome outcome = {0};
-    gr_segment_state *memory = NULL, state = {0};
+    gr_segment_state state = {0};
+    gr_arena arena = {.zeroed = sizeof state};
     uint64_t first;
-    double init_ms;
     gr_segment_run r = {.request = &request, .outcome = &outcome, .error = error};
-    if (gr_wake(device, &init_ms, error) != GR_OK ||
-        gr_allocate(device, sizeof *memory, stream, (void **)&memory, error) != GR_OK)
-        return error->status;
-    TRY(cudaMemsetAsync(memory, 0, sizeof *memory, stream));
-    r.sms = gr_facts_of(device)->sms;
-    launch_by_pieces(&r, "segment_largest", (gr_segment_job){.state = memory}, &state, &first);
+    gr_arena_take(&arena, 1, sizeof state);
+    if (gr_wake(device, NULL, error) == GR_OK &&
+        gr_arena_open(&arena, device, stream, error) == GR_OK) {
+        gr_segment_job job = {.state = (void *)arena.base};
+        r.sms = gr_facts_of(device)->sms;
+        launch_by_pieces(&r, "segment_largest", job, &state, &first);
+    }
     *largest = (int64_t)(state.largest ^ (uint64_t)1 << 63);
-done:
-    (void)cudaFreeAsync(memory, stream);
+    gr_arena_close(&arena);
     return error->status;
 }

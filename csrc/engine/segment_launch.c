@@ -1,34 +1,20 @@
 #include "engine/segment_launch.h"
 
-#include <string.h>
-
 enum { SM_THREADS = 2048, BLOCK = 256 };
 
 gr_status gr_launch_segment_step(gr_segment_run *r, gr_segment_step s)
 {
-    gr_error *error = r->error;
-    gr_kernel *kernel = gr_find_kernel(gr_strategy_named(s.kernel), s.load, s.acc, 0);
+    int number = gr_strategy_named(s.kernel);
     void *arguments[] = {&r->job};
-    cudaLaunchConfig_t config;
-    if (!kernel)
-        return gr_fail(error, GR_BAD_DTYPE, "%s does not add up these elements in this dtype",
+    gr_step step = {gr_strategy_at(number),
+                    gr_find_kernel(number, s.load, s.acc, 0),
+                    {(unsigned)(s.grid ? s.grid : 1), s.tiles ? s.tiles : 1},
+                    s.block,
+                    s.shared_bytes};
+    if (!step.kernel)
+        return gr_fail(r->error, GR_BAD_DTYPE, "%s does not add up these elements in this dtype",
                        s.kernel);
-    error->status = GR_OK;
-    if (s.shared_bytes > 48 * 1024)
-        TRY(cudaFuncSetAttribute(kernel->entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 (int)r->shared_bytes));
-    memset(&config, 0, sizeof config);
-    config.gridDim = (dim3){(unsigned)(s.grid ? s.grid : 1), s.tiles ? s.tiles : 1, 1};
-    config.blockDim = (dim3){s.block, 1, 1};
-    config.dynamicSmemBytes = s.shared_bytes;
-    config.stream = r->request->stream;
-    TRY(cudaLaunchKernelExC(&config, kernel->entry, arguments));
-    if (r->outcome->launches++ == 0) {
-        r->outcome->block = s.block;
-        r->outcome->grid = config.gridDim.x;
-    }
-done:
-    return error->status;
+    return gr_launch(&step, arguments, r->request->stream, &r->outcome->launched, r->error);
 }
 
 gr_status gr_launch_segment_threads(gr_segment_run *r, const char *kernel, size_t threads,

@@ -20,6 +20,7 @@ typedef struct {
     bool in_runs;               /* in_rows: in one pass over ids and values */
     bool in_lanes, in_packs;    /* in_rows: by segment_lanes, or by segment_packs */
     bool in_order;              /* in_rows: put in order first, if it is not sorted */
+    bool in_one_attempt;        /* in_words: with words that hold all values */
 } gr_segment_run;
 
 /* Passes over ranges of segments for values of all exponents, which need many words. */

@@ -4,22 +4,23 @@
 #include "exact/format.h"
 
 enum {
-    SM_THREADS = 2048,        /* per multiprocessor */
-    LANE_ROWS = 48,           /* mean rows of a segment per lane: if more, it gets more lanes */
-    PACK_ROWS = 16,           /* the same of segment_packs, per group of lanes that load a row */
-    LONG_VALUES = 4096,       /* segments of more values are cut into tasks */
-    TASK_VALUES = 16384,      /* per task */
-    UNTRIED_ROWS = 1 << 16,   /* kernels do not find out whether fewer ids are sorted */
-    SAMPLED_VALUES = 1 << 20, /* a sample has at least so many, .. */
-    SAMPLED_PARTS = 32,       /* .. and one of so many parts of all */
-    ROOM_WORDS = 1 << 24,     /* for fixed-point sums, if there is no need for more */
-    L2_EIGHTHS = 3,           /* of the L2 cache, for words: the quickest share on an H100 */
-    RUN_WARPS = 16,           /* of segment_runs, per multiprocessor */
-    ORDERED_BYTES = 128,      /* of a row, at least, to put rows in order */
-    ORDERED_IN_SHARED = 4096, /* segments, at most, to count their rows in shared memory .. */
-    ORDERED_ROWS = 1024,      /* .. and rows per segment, at least */
-    MOST_STRIPS = 1 << 22,    /* per warp: an int counts their rows */
-    MOST_PASSES = 8,          /* that make the words of a pass fit into that share */
+    SM_THREADS = 2048,          /* per multiprocessor */
+    LANE_ROWS = 48,             /* mean rows of a segment per lane: if more, it gets more lanes */
+    PACK_ROWS = 16,             /* the same of segment_packs, per group of lanes that load a row */
+    LONG_VALUES = 4096,         /* segments of more values are cut into tasks */
+    TASK_VALUES = 16384,        /* per task */
+    UNTRIED_ROWS = 1 << 16,     /* kernels do not find out whether fewer ids are sorted */
+    SAMPLED_VALUES = 1 << 20,   /* a sample has at least so many, .. */
+    SAMPLED_PARTS = 32,         /* .. and one of so many parts of all */
+    ROOM_WORDS = 1 << 24,       /* for fixed-point sums, if there is no need for more */
+    L2_EIGHTHS = 3,             /* of the L2 cache, for words: the quickest share on an H100 */
+    RUN_WARPS = 16,             /* of segment_runs, per multiprocessor */
+    ORDERED_BYTES = 128,        /* of a row, at least, to put rows in order */
+    ORDERED_IN_SHARED = 4096,   /* segments, at most, to count their rows in shared memory .. */
+    ORDERED_ROWS = 1024,        /* .. and rows per segment, at least */
+    MOST_STRIPS = 1 << 22,      /* per warp: an int counts their rows */
+    MOST_PASSES = 8,            /* that make the words of a pass fit into that share */
+    UNCHECKED_VALUES = 1 << 12, /* for fewer, a second addition each costs less than 3 launches */
     WIDE_ROWS = 8 /* in GR_WIDE_PASSES: if a sum has so many rows, a needless pass costs little */
 };
 
@@ -90,6 +91,8 @@ static gr_status find_room(run *r)
         r->passes = (unsigned)(r->passes > wanted ? r->passes : wanted);
     }
     r->job.passes = r->passes;
+    r->in_one_attempt = !request->check && r->job.sampled == 1 && room / most >= sums &&
+                        request->rows * request->columns < UNCHECKED_VALUES;
 done:
     return error->status;
 }

@@ -31,24 +31,23 @@ static gr_status launch_digits(const gr_segment_request *request, gr_segment_out
                                gr_error *error)
 {
     gr_segment_request sums = *request;
-    size_t bytes = (request->segments + 1) * sizeof(uint64_t);
-    uint64_t *counts = NULL;
+    gr_arena arena = {0};
     bool is_wide = request->load == GR_LOAD_i32 || request->load == GR_LOAD_u32;
     if (is_wide && request->rows > (uint64_t)1 << 32)
         return gr_fail(error, GR_BAD_VALUE,
                        "digits of more than 2^32 integers of 32 bits cannot be made at once");
-    if (request->segments > SIZE_MAX / 64 ||
-        gr_allocate(request->device, bytes, request->stream, (void **)&counts, error) != GR_OK)
-        return request->segments > SIZE_MAX / 64
-                   ? gr_fail(error, GR_NO_MEMORY, "there is no memory for so many sums")
-                   : error->status;
+    if (request->segments > SIZE_MAX / 64)
+        return gr_fail(error, GR_NO_MEMORY, "there is no memory for so many sums");
+    gr_arena_take(&arena, request->segments + 1, sizeof(uint64_t));
+    if (gr_arena_open(&arena, request->device, request->stream, error) != GR_OK)
+        return error->status;
+    uint64_t *counts = (uint64_t *)(void *)arena.base;
     TRY(cudaMemsetAsync(counts + request->segments, 1, 1, request->stream));
     sums.sums.counts = counts;
     if (count_elements(request, counts, counts + request->segments, error) == GR_OK)
         gr_launch_segments(&sums, outcome, error);
 done:
-    if (counts)
-        (void)cudaFreeAsync(counts, request->stream);
+    gr_arena_close(&arena);
     return error->status;
 }
 
@@ -64,8 +63,7 @@ gr_status gr_launch_segment_sums(const gr_segment_request *request, gr_segment_o
 gr_status gr_sum_segments(const gr_segment_request *request, gr_segment_outcome *outcome,
                           gr_error *error)
 {
-    double init_ms;
-    if (gr_wake(request->device, &init_ms, error) != GR_OK ||
+    if (gr_wake(request->device, NULL, error) != GR_OK ||
         gr_begin_piece(request->times, error) != GR_OK ||
         gr_record_time(request->times, GR_AT_COPIED, request->stream, error) != GR_OK)
         return error->status;

@@ -21,11 +21,11 @@
  */
 #include "engine/segments.h"
 
+#include "engine/axis_plan.h"
 #include "engine/keys.h"
 #include "engine/segment_launch.h"
 #include "engine/times.h"
 #include "exact/device_layout.h"
-#include "exact/proven.h"
 
 #include <string.h>
 
@@ -36,18 +36,6 @@ enum {
 
 typedef gr_segment_run run;
 typedef gr_segment_step step;
-
-static bool is_proven(const run *r)
-{
-    return r->request->acc == GR_ACC_proven || r->request->acc == GR_ACC_proven3;
-}
-
-static size_t acc_size(gr_acc acc)
-{
-    return acc == GR_ACC_proven    ? sizeof(gr_proven)
-           : acc == GR_ACC_proven3 ? sizeof(gr_proven3)
-                                   : gr_acc_size(acc);
-}
 
 /* Adds up elements as integers: one pass. */
 static gr_status add_words(run *r)
@@ -80,7 +68,7 @@ static gr_status attempt(run *r, int number)
     const gr_segment_request *request = r->request;
     size_t sums = request->segments * request->columns;
     r->job.attempt = number;
-    if (number == 1 && !request->check) {
+    if (number > 0 && !request->check) {
         r->job.passes = r->fewest_passes;
         r->job.cached_words = SIZE_MAX;
     }
@@ -133,7 +121,7 @@ static gr_load merged(gr_acc acc)
 static gr_status add_digits(run *r)
 {
     size_t bytes = GR_EXACT_HEADER_WORDS * sizeof(uint64_t);
-    if (!is_proven(r))
+    if (!gr_acc_is_proven(r->request->acc))
         return GR_OK;
     return gr_launch_segment_step(r, (step){"segment_digits", (gr_load)r->request->load, GR_ACC_u64,
                                             r->sms * 8, 1, BLOCK / 2, bytes});
@@ -187,7 +175,8 @@ static gr_status add_rows(run *r)
                  r->in_packs ? r->pack_tiles : r->tiles,
                  BLOCK,
                  0};
-    step tasks = {"segment_tasks", load, acc, r->sms * 8, r->tiles, BLOCK, BLOCK * acc_size(acc)};
+    step tasks = {
+        "segment_tasks", load, acc, r->sms * 8, r->tiles, BLOCK, BLOCK * gr_axis_acc_size(acc)};
     step merge = {"segment_merge", merged(acc), acc, r->sms * warps, 1, BLOCK, 0};
     if (gr_launch_segment_step(r, rows) != GR_OK)
         return r->error->status;
@@ -200,64 +189,55 @@ static gr_status add_rows(run *r)
 /* --- memory -----------------------------------------------------------------------------------
  */
 
-/* A region of the scratch memory: returns its offset, and adds its size to *bytes. */
-static size_t take(size_t *bytes, size_t count, size_t size)
-{
-    size_t at = *bytes;
-    *bytes += (count * size + 255) / 256 * 256;
-    return at;
-}
-
 /* Allocates scratch memory, sets the job's addresses in it, and clears what has to be zero. */
-static gr_status allocate(run *r, char **memory)
+static gr_status allocate(run *r, gr_arena *arena)
 {
     const gr_segment_request *request = r->request;
     gr_segment_job *job = &r->job;
-    gr_error *error = r->error;
-    size_t bytes = 0, sums = request->segments * request->columns;
+    size_t sums = request->segments * request->columns;
     size_t longs = r->in_rows && !r->in_runs ? request->rows / job->long_rows : 0;
     size_t tasks = r->in_runs   ? 2 * gr_ceil_div(request->rows, job->task_rows)
                    : r->in_rows ? request->rows / job->task_rows + longs
                                 : 0;
-    size_t marks = r->in_rows && is_proven(r) ? sums / 32 + 1 : 0;
+    size_t marks = r->in_rows && gr_acc_is_proven(request->acc) ? sums / 32 + 1 : 0;
     size_t counts = r->in_order ? request->segments : 0;
-    size_t state = take(&bytes, 1, sizeof *job->state);
-    size_t unproven = take(&bytes, marks, sizeof(unsigned));
-    size_t count = take(&bytes, counts, sizeof *job->counts), zeroed = bytes;
-    size_t ends = take(&bytes, counts, sizeof *job->ends);
-    size_t order = take(&bytes, r->in_order ? request->rows : 0, sizeof *job->order);
+    size_t state = gr_arena_take(arena, 1, sizeof *job->state);
+    size_t unproven = gr_arena_take(arena, marks, sizeof(unsigned));
+    size_t count = gr_arena_take(arena, counts, sizeof *job->counts);
+    arena->zeroed = arena->bytes;
+    size_t ends = gr_arena_take(arena, counts, sizeof *job->ends);
+    size_t order = gr_arena_take(arena, r->in_order ? request->rows : 0, sizeof *job->order);
     bool has_places = r->in_order && !job->orders_in_shared;
-    size_t places = take(&bytes, has_places ? request->rows : 0, sizeof *job->places);
-    size_t task = take(&bytes, tasks, sizeof *job->task);
-    size_t of_long = take(&bytes, longs, sizeof *job->longs);
-    size_t partial = take(&bytes, tasks * request->columns, acc_size(request->acc));
-    size_t shared = bytes; /* offsets, staged sums or words: one of them is in use at a time */
+    size_t places = gr_arena_take(arena, has_places ? request->rows : 0, sizeof *job->places);
+    size_t task = gr_arena_take(arena, tasks, sizeof *job->task);
+    size_t of_long = gr_arena_take(arena, longs, sizeof *job->longs);
+    size_t partial = gr_arena_take(arena, tasks * request->columns, gr_axis_acc_size(request->acc));
+    size_t shared =
+        arena->bytes; /* offsets, staged sums or words: one of them is in use at a time */
     size_t sorted = r->in_runs        ? request->segments * request->sums.bytes
                     : job->try_sorted ? (request->segments + 1) * sizeof *job->offsets
                                       : 0;
     size_t room = r->in_words ? job->room * sizeof *job->words : 0;
 
-    error->status = GR_OK;
-    take(&bytes, sorted > room ? sorted : room, 1);
-    if (gr_allocate(request->device, bytes, request->stream, (void **)memory, error) != GR_OK)
-        return error->status;
-    TRY(cudaMemsetAsync(*memory, 0, zeroed, request->stream));
+    gr_arena_take(arena, sorted > room ? sorted : room, 1);
+    if (gr_arena_open(arena, request->device, request->stream, r->error) != GR_OK)
+        return r->error->status;
+    char *memory = arena->base;
     job->task_room = tasks;
     job->long_room = longs;
-    job->state = (gr_segment_state *)(void *)(*memory + state);
-    job->sums.unproven = (unsigned *)(void *)(*memory + unproven);
+    job->state = (gr_segment_state *)(void *)(memory + state);
+    job->sums.unproven = (unsigned *)(void *)(memory + unproven);
     job->sums.any_unproven = &job->state->any_unproven;
-    job->task = (gr_segment_task *)(void *)(*memory + task);
-    job->longs = (gr_long_segment *)(void *)(*memory + of_long);
-    job->partial = *memory + partial;
-    job->words = job->offsets = (uint64_t *)(void *)(*memory + shared);
-    job->staged = r->in_runs ? *memory + shared : NULL;
-    job->counts = (unsigned *)(void *)(*memory + count);
-    job->ends = (unsigned *)(void *)(*memory + ends);
-    job->places = (unsigned *)(void *)(*memory + places);
-    job->order = r->in_order ? (unsigned *)(void *)(*memory + order) : NULL;
-done:
-    return error->status;
+    job->task = (gr_segment_task *)(void *)(memory + task);
+    job->longs = (gr_long_segment *)(void *)(memory + of_long);
+    job->partial = memory + partial;
+    job->words = job->offsets = (uint64_t *)(void *)(memory + shared);
+    job->staged = r->in_runs ? memory + shared : NULL;
+    job->counts = (unsigned *)(void *)(memory + count);
+    job->ends = (unsigned *)(void *)(memory + ends);
+    job->places = (unsigned *)(void *)(memory + places);
+    job->order = r->in_order ? (unsigned *)(void *)(memory + order) : NULL;
+    return GR_OK;
 }
 
 /* --- plan and launches ------------------------------------------------------------------------
@@ -283,8 +263,9 @@ static gr_status add(run *r)
         return r->error->status;
     if (r->in_words && !is_done(r)) {
         bool may_overflow = gr_most_segment_words(r) > 2 || r->job.sampled > 1;
-        if (r->error->status != GR_OK || find_range(r) != GR_OK || attempt(r, 0) != GR_OK ||
-            (may_overflow && !request->check && attempt(r, 1) != GR_OK))
+        if (r->error->status != GR_OK || find_range(r) != GR_OK ||
+            attempt(r, r->in_one_attempt ? 2 : 0) != GR_OK ||
+            (may_overflow && !request->check && !r->in_one_attempt && attempt(r, 1) != GR_OK))
             return r->error->status;
     }
     return gr_record_time(request->times, GR_AT_SUMMED, request->stream, r->error);
@@ -304,16 +285,15 @@ gr_status gr_launch_segments(const gr_segment_request *request, gr_segment_outco
                              gr_error *error)
 {
     run r = {.request = request, .outcome = outcome, .error = error};
-    char *memory = NULL;
+    gr_arena arena = {0};
     if (request->kernel)
         return gr_launch_keys(request, outcome, error);
     memset(outcome, 0, sizeof *outcome);
     if (!request->segments || !request->columns)
         return gr_check_index(request, outcome, error);
-    if (gr_plan_segments(&r) == GR_OK && allocate(&r, &memory) == GR_OK && add(&r) == GR_OK &&
+    if (gr_plan_segments(&r) == GR_OK && allocate(&r, &arena) == GR_OK && add(&r) == GR_OK &&
         request->check)
         check(&r);
-    if (memory)
-        (void)cudaFreeAsync(memory, request->stream);
+    gr_arena_close(&arena);
     return error->status;
 }

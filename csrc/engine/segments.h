@@ -30,10 +30,10 @@ typedef struct {
 } gr_segment_request;
 
 typedef struct {
-    unsigned block, grid, launches; /* of the first launch, and how many */
-    int is_bad, is_unsorted;        /* with `check`: an id or offset is wrong, ids are not sorted */
-    uint64_t place;                 /* of the first one */
-    uint64_t found, next; /* the number there, and the one before (ids) or after it (offsets) */
+    gr_launched launched;
+    int is_bad, is_unsorted; /* with `check`: an id or offset is wrong, ids are not sorted */
+    uint64_t place;          /* of the first one */
+    uint64_t found, next;    /* the number there, and the one before (ids) or after it (offsets) */
 } gr_segment_outcome;
 
 /* Puts the launches on the stream. Waits for them only with `check`. If an id or offset is wrong,
@@ -49,10 +49,10 @@ gr_status gr_launch_segment_sums(const gr_segment_request *request, gr_segment_o
 gr_status gr_launch_segments(const gr_segment_request *request, gr_segment_outcome *outcome,
                              gr_error *error);
 
-/* The same for arrays in host memory: copies them to the device and the sums back. The addresses in
- * the request are within the spans. */
-gr_status gr_sum_segments_of_host(gr_segment_request *request, gr_span values, gr_span index,
-                                  gr_span out, gr_segment_outcome *outcome, gr_error *error);
+/* The same for arrays in host memory: copies them to the device and the sums back. The spans are
+ * those of the values, the index and the sums. They hold all addresses. */
+gr_status gr_sum_segments_of_host(gr_segment_request *request, const gr_span span[3],
+                                  gr_segment_outcome *outcome, gr_error *error);
 
 /* Finds the largest of `count` > 0 ids, as signed numbers, and waits for it. */
 gr_status gr_largest_id(const gr_index *ids, uint64_t count, int device, void *stream,

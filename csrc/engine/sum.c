@@ -224,7 +224,6 @@ static gr_status find_room(const gr_request *request, int chosen, gr_workspace *
                            size_t *piece, gr_plan *plan, gr_error *error)
 {
     int released = 0;
-    double init_ms;
 
     *piece = request->n;
     if (gr_view_of(request))
@@ -242,9 +241,9 @@ static gr_status find_room(const gr_request *request, int chosen, gr_workspace *
             return error->status;
         if (!released) {
             gr_release(); /* changes the thread's current device */
-            if (gr_wake(request->device, &init_ms, error) != GR_OK)
+            if (gr_wake(request->device, NULL, error) != GR_OK)
                 return error->status;
-            gr_shrink(workspace);
+            gr_shrink(workspace, 0);
             released = 1;
             if (!request->on_device &&
                 piece_size(request, chosen, workspace, piece, error) != GR_OK)
@@ -310,11 +309,10 @@ gr_status gr_end_sum(gr_workspace *workspace, gr_outcome *outcome, gr_error *err
 {
     gr_progress *progress = &workspace->progress;
     const gr_request *request = &progress->request;
-    double init_ms;
 
     error->status = GR_OK;
     while (progress->at < request->n && !gr_interrupted()) {
-        if (gr_wake(request->device, &init_ms, error) != GR_OK ||
+        if (gr_wake(request->device, NULL, error) != GR_OK ||
             fetch(request, &progress->reduced, stream_of(workspace), workspace, outcome, error) !=
                 GR_OK)
             return error->status;

@@ -55,20 +55,20 @@ static void free_buffer(gr_buffer *buffer)
     buffer->bytes = 0;
 }
 
-void gr_shrink(gr_workspace *workspace)
+void gr_shrink(gr_workspace *workspace, size_t most)
 {
-    free_buffer(&workspace->in);
-    free_buffer(&workspace->out[0]);
-    free_buffer(&workspace->out[1]);
-    free_buffer(&workspace->work);
-    free_buffer(&workspace->marked);
+    gr_buffer *all[] = {&workspace->in, &workspace->out[0], &workspace->out[1], &workspace->work,
+                        &workspace->marked};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i]->bytes > most)
+            free_buffer(all[i]);
 }
 
 static void free_workspace(gr_workspace *workspace)
 {
     if (workspace->stream)
         (void)cudaStreamSynchronize(workspace->stream);
-    gr_shrink(workspace);
+    gr_shrink(workspace, 0);
     (void)cudaFree(workspace->ticket);
     (void)cudaFree(workspace->totals);
     if (workspace->slot)
@@ -123,12 +123,7 @@ void gr_close_workspace(gr_workspace *workspace, int ended_well)
         free_workspace(workspace);
         return;
     }
-    if (workspace->in.bytes > gr_kept_bytes(workspace->device))
-        free_buffer(&workspace->in);
-    if (workspace->work.bytes > gr_kept_bytes(workspace->device))
-        free_buffer(&workspace->work);
-    if (workspace->marked.bytes > gr_kept_bytes(workspace->device))
-        free_buffer(&workspace->marked);
+    gr_shrink(workspace, gr_kept_bytes(workspace->device));
     pthread_mutex_lock(&lock);
     workspace->next = idle;
     idle = workspace;

@@ -50,7 +50,7 @@ gr_status gr_reserve_zeros(gr_workspace *workspace, gr_buffer *buffer, size_t by
 /* The size up to which a buffer is kept for the next call. */
 size_t gr_kept_bytes(int device);
 
-/* Frees the workspace's buffers on the device. */
-void gr_shrink(gr_workspace *workspace);
+/* Frees the workspace's buffers of more bytes on the device. */
+void gr_shrink(gr_workspace *workspace, size_t most);
 
 #endif

@@ -263,7 +263,7 @@ static const gr_axis_adder exact_adder = {
     .assumed_rightly = gr_exact_assumed_rightly,
 };
 
-bool gr_exact_sum_axes(gr_axes *axes, gr_load target, const gr_exact_initial *initial, int threads)
+bool gr_exact_sum_axes(gr_axes *axes, gr_load target, const gr_initial *initial, int threads)
 {
     gr_axes_simplify(axes);
     const gr_proven_kernels *kernels = best_kernels();

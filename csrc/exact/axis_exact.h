@@ -14,16 +14,10 @@
 extern "C" {
 #endif
 
-/* A number that is added to each sum before it is rounded: for the real and for the imaginary part,
- * float64 numbers that add up to it. */
-typedef struct {
-    const double *terms[2];
-    int count[2];
-} gr_exact_initial;
-
-/* Adds up floats and stores the sums, rounded to the float type `target`. No size may be 0. Changes
- * `axes`. Returns false if there is too little memory. */
-bool gr_exact_sum_axes(gr_axes *axes, gr_load target, const gr_exact_initial *initial, int threads);
+/* Adds up floats and stores the sums, rounded to the float type `target`. The initial number is
+ * added before that. No size may be 0. Changes `axes`. Returns false if there is too little memory.
+ */
+bool gr_exact_sum_axes(gr_axes *axes, gr_load target, const gr_initial *initial, int threads);
 
 #ifdef __cplusplus
 }

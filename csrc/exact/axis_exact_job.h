@@ -13,7 +13,7 @@
 typedef struct {
     gr_load target;
     gr_format format; /* of the target */
-    const gr_exact_initial *initial;
+    const gr_initial *initial;
     double additions;
     const gr_proven_kernels *kernels;
     gr_proven_rows_kernel *rows;

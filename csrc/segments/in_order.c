@@ -195,9 +195,8 @@ static bool sum_long(const gr_host_segments *job, const group *one, int threads)
     gr_axes_push(&axes.kept, (gr_axis){values->columns, values->column_step, 0, sums->column_step});
     gr_axes_push(&axes.reduced, (gr_axis){one->end_row - one->row, values->row_step, 0, 0});
     if (sums->is_float)
-        return gr_exact_sum_axes(&axes, sums->target, &job->request->floats, threads);
-    gr_cpu_initial initial = {.integer = job->request->integer};
-    return gr_cpu_sum_axes(&axes, GR_ACC_u64, sums->target, &initial, threads);
+        return gr_exact_sum_axes(&axes, sums->target, &job->request->initial, threads);
+    return gr_cpu_sum_axes(&axes, GR_ACC_u64, sums->target, &job->request->initial, threads);
 }
 
 /* Adds up a segment in accumulators, column by column. */

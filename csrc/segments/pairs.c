@@ -114,7 +114,7 @@ bool gr_choose_window(gr_host_segments *job)
     gr_format format = gr_format_of(job->request->values.load);
     window->spare = narrow->spare = 52 - format.fraction;
     window->most =
-        127 - (53 - window->spare) - gr_bit_length(job->request->values.rows + GR_MOST_INITIAL);
+        127 - (53 - window->spare) - gr_bit_length(job->request->values.rows + GR_MOST_TERMS);
     size_t found = sample_fields(job, counts, &range), within = 0, best = 0;
     if (found == 0)
         range = (gr_field_range){MOST_FIELD / 2, MOST_FIELD / 2};
@@ -384,14 +384,14 @@ static void deposit(gr_exact *sum, pair x, int unit)
 /* The initial number as a pair. Returns false if it does not fit. */
 static bool initial_pair(const gr_host_segments *job, int part, pair *total)
 {
-    const gr_exact_initial *floats = &job->request->floats;
+    const gr_initial *initial = &job->request->initial;
     gr_split some = {.outliers = 0};
     *total = 0;
-    if (floats->count[part] > 0 && !job->adds_floats)
+    if (initial->count[part] > 0 && !job->adds_floats)
         return false;
-    for (int i = 0; i < floats->count[part]; i++) {
+    for (int i = 0; i < initial->count[part]; i++) {
         uint64_t bits;
-        memcpy(&bits, floats->terms[part] + i, sizeof bits);
+        memcpy(&bits, initial->terms[part] + i, sizeof bits);
         if (bits & (((uint64_t)1 << job->window.spare) - 1))
             return false;
         gr_split_one(bits, 0, job->window, &some);

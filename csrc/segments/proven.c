@@ -50,7 +50,7 @@ void gr_add_proven(const gr_host_segments *job, const gr_segment_block *block, u
 
 void gr_finish_proven(const gr_host_segments *job, size_t first, size_t n)
 {
-    const gr_exact_initial *floats = &job->request->floats;
+    const gr_initial *initial = &job->request->initial;
     const gr_segment_sums *sums = &job->request->sums;
     const gr_format format = gr_format_of(sums->target);
     double additions = (double)job->request->values.rows + MERGES;
@@ -61,8 +61,8 @@ void gr_finish_proven(const gr_host_segments *job, size_t first, size_t n)
         for (int i = 0; i < job->copies; i++, at += job->copy_bytes)
             gr_proven3_merge(&sum, (const gr_proven3 *)(const void *)at);
         int part = gr_part_of_cell(job, cell);
-        for (int i = 0; i < floats->count[part]; i++)
-            gr_proven3_add(&sum, floats->terms[part][i]);
+        for (int i = 0; i < initial->count[part]; i++)
+            gr_proven3_add(&sum, initial->terms[part][i]);
         double rounded;
         if (gr_proven3_finish(&sum, additions, format.fraction, format.unit, &rounded)) {
             uint64_t bits = 0;

@@ -8,7 +8,6 @@
 
 enum {
     GR_SEGMENT_BLOCK = 512, /* numbers that are read and added at a time */
-    GR_MOST_INITIAL = 64,   /* numbers that `initial` may consist of */
     GR_ROUND_ROWS = 1 << 30 /* rows that are added to digits before these are carried */
 };
 

@@ -51,8 +51,7 @@ typedef struct {
     gr_segment_values values;
     gr_segment_ids ids;
     gr_segment_sums sums;
-    uint64_t integer;        /* added to each sum, if these are integers */
-    gr_exact_initial floats; /* the same for floats */
+    gr_initial initial;
 } gr_segments;
 
 typedef enum {

@@ -19,9 +19,9 @@ static unsigned char *place_of(const gr_host_segments *job, size_t cell)
 
 static void add_initial(const gr_host_segments *job, gr_exact *sum, int part)
 {
-    const gr_exact_initial *floats = &job->request->floats;
-    for (int i = 0; i < floats->count[part]; i++)
-        gr_exact_add_f64(sum, floats->terms[part][i]);
+    const gr_initial *initial = &job->request->initial;
+    for (int i = 0; i < initial->count[part]; i++)
+        gr_exact_add_f64(sum, initial->terms[part][i]);
 }
 
 void gr_store_sum(const gr_host_segments *job, size_t cell, uint64_t bits)

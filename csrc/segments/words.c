@@ -15,7 +15,7 @@ void gr_finish_words(const gr_host_segments *job, size_t first, size_t n)
 {
     for (size_t cell = first; cell < first + n; cell++) {
         const unsigned char *at = job->cells + cell * sizeof(uint64_t);
-        uint64_t sum = job->request->integer;
+        uint64_t sum = job->request->initial.integer;
         for (int i = 0; i < job->copies; i++, at += job->copy_bytes)
             sum += *(const uint64_t *)(const void *)at;
         gr_store_sum(job, cell, sum);

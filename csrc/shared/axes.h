@@ -34,6 +34,16 @@ typedef struct {
     bool swapped;        /* the bytes of each element, or part, are in reverse order */
 } gr_axes;
 
+enum { GR_MOST_TERMS = 40 }; /* 2^1024 takes 20 float64 numbers */
+
+/* A number that is added to each sum. Sums of integers take `integer`. Sums of floats take float64
+ * numbers that add up to the real part, and others that add up to the imaginary part. */
+typedef struct {
+    uint64_t integer;
+    int count[2];
+    double terms[2][GR_MOST_TERMS];
+} gr_initial;
+
 static inline size_t gr_axes_size(const gr_axis_list *list)
 {
     size_t n = 1;

@@ -109,7 +109,8 @@ typedef struct {
     int in_sample;         /* segment_range reads the sample */
     unsigned width;        /* of a word: gr_word_width() */
     unsigned overlap;      /* the width of words that overlap: gr_overlap_width(); 0: none do */
-    int attempt;           /* 0: with a checked word where that saves one; 1: without */
+    int attempt;           /* 0: with a checked word where that saves one; 1: without, if a word of
+                              attempt 0 overflowed; 2: without, in place of both */
     unsigned pass, passes; /* which range of segments, and of how many at most */
     unsigned lanes;        /* of segment_rows, per segment */
     uint64_t long_rows;    /* longer segments are cut into tasks */

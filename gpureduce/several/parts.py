@@ -27,21 +27,20 @@ from gpureduce.errors import naming
 from gpureduce.several import parts_along_axes
 
 
-class _OnGpus(NamedTuple):
-    """The sum of all parts on GPUs: what end() of csrc/bindings/device/gpu_parts.c returns."""
+class _OnGpu(NamedTuple):
+    """The sum of a part on a GPU: a row of what csrc/bindings/device/gpu_parts.c returns."""
 
+    device: int
+    strategy: int
+    times: Any
     bits: bytes
     imaginary: bytes | None
-    kind: str
-    nbytes: int
     n: int
-    strategy: int
     init_ms: float
     block: int
     grid: int
     launches: int
     finish: int
-    rows: list[tuple[int, int, Any]]  # device, strategy and times of each
 
 
 class _Part(NamedTuple):
@@ -199,9 +198,9 @@ def _sum(
     ]
     host_ms = (time.perf_counter() - since) * 1e3 if sums else 0.0
     found = begun.end() if begun else None
-    own = _OnGpus(*found) if found else None
-    if own:
-        sums.insert(0, _on_gpus(own, on_gpu.index(True), call.dtype))
+    own = [_OnGpu(*row) for row in found[2]] if found else []
+    if found:
+        sums.insert(0, _on_gpus(own, found[0], found[1], on_gpu.index(True), call.dtype))
     value = _merged(sums, _check_dtypes(sums))
     if not call.timing:
         return SumResult(value, None)
@@ -247,20 +246,31 @@ def _conversion(kind: str, nbytes: int, dtype: Any) -> tuple[str, Conversion]:
     return dtypes.name_of(source), dtypes.convert(source, dtype)
 
 
-def _on_gpus(own: _OnGpus, first: int, dtype: Any) -> _Part:
+def _on_gpus(own: list[_OnGpu], kind: str, nbytes: int, first: int, dtype: Any) -> _Part:
+    """The sum of all parts on GPUs, of which `first` is the number of the first one."""
     wanted = None if dtype is None else dtypes.named(dtype)
-    name, conversion = _conversion(own.kind, own.nbytes, wanted)
+    name, conversion = _conversion(kind, nbytes, wanted)
     total, value = None, None
-    components = [own.bits] if own.imaginary is None else [own.bits, own.imaginary]
-    if registry.name_at(own.strategy) == "exact":
+    if registry.name_at(own[0].strategy) == "exact":
         total = exact.new(conversion.result)
-        for number, bits in enumerate(components):
-            total.add_state(bits, number, number == 0)
+        for part in own:
+            total.add_state(part.bits, 0, True)
+            if part.imaginary is not None:
+                total.add_state(part.imaginary, 1, False)
     else:
         wide = rounded_later(conversion)
-        values = [wide.value(bits) for bits in components]
+        values = [wide.value(_added(wide, [part.bits for part in own]))]
+        if own[0].imaginary is not None:
+            values.append(wide.value(_added(wide, [cast(bytes, part.imaginary) for part in own])))
         value = values[0] if len(values) == 1 else arrays.joined(wide, *values)
-    return _Part(first, name, conversion, total, value, own.n, own.n * own.nbytes)
+    n = sum(part.n for part in own)
+    return _Part(first, name, conversion, total, value, n, n * nbytes)
+
+
+def _added(conversion: Conversion, bits: list[bytes]) -> bytes:
+    """The sum of accumulators, in their type and order."""
+    totals = map(conversion.total, bits)
+    return functools.reduce(lambda a, b: dtypes.quietly(np.add, a, b), totals).tobytes()
 
 
 def _check_dtypes(sums: list[_Part]) -> np.dtype[Any]:
@@ -281,14 +291,14 @@ def _merged(sums: list[_Part], result: np.dtype[Any]) -> Any:
 class _Elapsed:
     """The times of several devices, which `read` fetches."""
 
-    def __init__(self, rows: list[tuple[int, int, Any]], host_ms: float) -> None:
-        self._rows, self._host_ms = rows, host_ms
+    def __init__(self, times: list[tuple[int, Any]], host_ms: float) -> None:
+        self._times, self._host_ms = times, host_ms
 
     def read(self) -> tuple[float, float]:
         """Milliseconds of the kernels and of the copies back, of the device that took longest."""
         kernel: dict[int, float] = {}
         back: dict[int, float] = {}
-        for device, _, elapsed in self._rows:
+        for device, elapsed in self._times:
             ms = elapsed.read()
             kernel[device] = kernel.get(device, 0.0) + ms[0]
             back[device] = back.get(device, 0.0) + ms[1]
@@ -313,11 +323,11 @@ def _common(
 
 
 def _timing(
-    strategy: registry.Strategy, sums: list[_Part], own: _OnGpus | None,
+    strategy: registry.Strategy, sums: list[_Part], own: list[_OnGpu],
     module: ModuleType | None, host_ms: float, start: float,
 ) -> Timing:  # fmt: skip
     on_host = len(sums) > bool(own)
-    numbers = dict.fromkeys(row[1] for row in own.rows) if own else ()
+    numbers = dict.fromkeys(part.strategy for part in own)
     ran = [registry.name_at(number) for number in numbers]
     if on_host:
         ran.insert(0, "exact" if sums[0].total else "numpy" if strategy.name == "numpy" else "cpu")
@@ -325,11 +335,11 @@ def _timing(
     fields = vars(timing)  # as C makes the timing of one sum, which takes a tenth of the time
     fields |= _common(
         cast(ModuleType, module).BACKEND if own else "",
-        tuple(dict.fromkeys(row[0] for row in own.rows)) if own else (),
+        tuple(dict.fromkeys(part.device for part in own)),
         tuple(dict.fromkeys(ran)),
         strategy.name,
         sums[0].dtype,
-        registry.FINISHES[own.finish - 1] if own else strategy.finishes[0],
+        registry.FINISHES[own[0].finish - 1] if own else strategy.finishes[0],
         on_host,
     )
     fields["n"] = sum(part.n for part in sums)
@@ -337,8 +347,9 @@ def _timing(
     fields["kernel_ms"] = host_ms
     if own:  # the kernels' times are read when somebody looks: results.py
         del fields["kernel_ms"], fields["d2h_ms"]
-        fields["_elapsed"] = _Elapsed(own.rows, host_ms)
-        fields["init_ms"], fields["launches"] = own.init_ms, own.launches
-        fields["block"], fields["grid"] = own.block or None, own.grid or None
+        fields["_elapsed"] = _Elapsed([(part.device, part.times) for part in own], host_ms)
+        fields["init_ms"] = sum(part.init_ms for part in own)
+        fields["launches"] = sum(part.launches for part in own)
+        fields["block"], fields["grid"] = own[0].block or None, own[0].grid or None
     fields["total_ms"] = (time.perf_counter() - start) * 1e3
     return timing

@@ -76,9 +76,9 @@ class Took:
 
 def test_the_longest_device_tells_the_time():
     """Parts on one device follow one another; those of others run beside them."""
-    rows = [(0, 0, Took(2.0, 0.5)), (1, 0, Took(3.0, 0.0)), (0, 0, Took(2.0, 0.25))]
-    assert _Elapsed(rows, 1.0).read() == (4.0, 0.75)
-    assert _Elapsed(rows, 9.0).read() == (9.0, 0.75)
+    times = [(0, Took(2.0, 0.5)), (1, Took(3.0, 0.0)), (0, Took(2.0, 0.25))]
+    assert _Elapsed(times, 1.0).read() == (4.0, 0.75)
+    assert _Elapsed(times, 9.0).read() == (9.0, 0.75)
 
 
 def test_other_strategies_add_in_the_order_of_the_parts(four_devices):

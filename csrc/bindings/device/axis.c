@@ -3,11 +3,8 @@
 #include "bindings/device/gpu_job.h"
 #include "bindings/device/functions.h"
 
-#include "backend/backend.h"
-#include "bindings/device/elapsed.h"
 #include "bindings/device/run.h"
 #include "bindings/device/views.h"
-#include "bindings/gil.h"
 #include "bindings/numpy_arrays.h"
 #include "bindings/results.h"
 #include "engine/axis.h"
@@ -41,17 +38,7 @@ static int take_details(PyObject *details, gr_axis_request *request, asked *ask)
         return -1;
     }
     request->acc = (gr_acc)acc;
-    for (int i = 0; i < 2; i++) {
-        gr_value *value = &request->sums.initial[i];
-        if (ask->exactly)
-            value->f64 = PyFloat_AsDouble(initial[i]);
-        else if (acc == GR_ACC_u32 || acc == GR_ACC_u64)
-            value->u64 = PyLong_AsUnsignedLongLongMask(initial[i]); /* u32: the low half */
-        else if (acc == GR_ACC_f32)
-            value->f32 = (float)PyFloat_AsDouble(initial[i]);
-        else
-            value->f64 = PyFloat_AsDouble(initial[i]);
-    }
+    gr_take_values(initial, ask->exactly ? GR_ACC_f64 : request->acc, request->sums.initial);
     request->sums.type = (gr_load)target;
     return PyErr_Occurred() ? -1 : 0;
 }
@@ -118,41 +105,32 @@ static int add_dims(gr_axis_request *request, const asked *ask, const gr_view *i
 
 /* Runs the request without the GIL. Returns 0, or -1 with an exception set. */
 static int run(gr_axis_request *request, const asked *ask, const gr_span *host,
-               gr_axis_outcome *outcome)
+               gr_launched *launched)
 {
-    gr_error error;
-    gr_without_gil call;
-    gr_status status = GR_OK;
+    gr_call call;
     bool timed = ask->timed && (host || !gr_stream_is_captured(request->stream));
     if (timed && !(request->times = gr_take_times(request->device))) {
         PyErr_NoMemory();
         return -1;
     }
-    int device = gr_current_device();
-    gr_drop_gil(&call);
-    gr_backend_schedule(ask->order, ask->seed);
+    gr_begin_call(&call, ask->order, ask->seed);
     if (host)
-        status = gr_sum_axis_of_host(request, host[0], host[1], host[2], outcome, &error);
+        gr_sum_axis_of_host(request, host, launched, &call.error);
     else
-        status = gr_sum_axis(request, outcome, &error);
-    gr_backend_return_to(device);
-    if (gr_take_gil(&call) == 0 && status == GR_OK)
-        return 0;
-    gr_drop_times(request->times, 0);
-    if (!PyErr_Occurred())
-        gr_raise(&error);
-    return -1;
+        gr_sum_axis(request, launched, &call.error);
+    int failed = gr_end_call(&call);
+    if (failed)
+        gr_drop_times(request->times, 0);
+    return failed;
 }
 
 /* Returns (strategy, block, grid, launches, times), or NULL with an exception set. */
-static PyObject *launch_of(const gr_axis_request *request, const gr_axis_outcome *outcome,
+static PyObject *launch_of(const gr_axis_request *request, const gr_launched *launched,
                            bool of_host)
 {
-    PyObject *times = !request->times ? Py_NewRef(Py_None)
-                      : of_host       ? gr_milliseconds_of(request->times)
-                                      : gr_elapsed_of(request->times);
-    return times ? Py_BuildValue("iIIIN", outcome->strategy, outcome->block, outcome->grid,
-                                 outcome->launches, times)
+    PyObject *times = gr_times_of(request->times, of_host);
+    return times ? Py_BuildValue("iIIIN", launched->strategy, launched->block, launched->grid,
+                                 launched->launches, times)
                  : NULL;
 }
 
@@ -166,7 +144,7 @@ PyObject *gr_py_sum_axis_of_host(PyObject *Py_UNUSED(self), PyObject *args)
     asked ask;
     gr_view in, mask, out;
     gr_span span[3] = {{NULL, 0}};
-    gr_axis_outcome outcome = {0};
+    gr_launched launched = {0};
     int kind, bytes;
     if (!PyArg_ParseTuple(args, "OKpOOCiO", &array, &ask.axes, &ask.keeps_dims, &ask.out, &ask.mask,
                           &kind, &request.device, &details) ||
@@ -178,10 +156,10 @@ PyObject *gr_py_sum_axis_of_host(PyObject *Py_UNUSED(self), PyObject *args)
     if (take_types(&request, ask.exactly, kind, bytes) < 0 ||
         add_dims(&request, &ask, &in, ask.mask == Py_None ? NULL : &mask, &out) < 0)
         return NULL;
-    outcome.strategy = request.strategy;
-    if (PyArray_SIZE((PyArrayObject *)ask.out) && run(&request, &ask, span, &outcome) < 0)
+    launched.strategy = request.strategy;
+    if (PyArray_SIZE((PyArrayObject *)ask.out) && run(&request, &ask, span, &launched) < 0)
         return NULL;
-    return launch_of(&request, &outcome, true);
+    return launch_of(&request, &launched, true);
 }
 
 /* --- arrays on a GPU ---------------------------------------------------------------------------
@@ -323,11 +301,11 @@ static int check_given(const job *j, const gr_gpu_array *sums)
 
 /* Returns SumResult(out, None) if Python keeps decisions for untimed sums, or else (out, known,
  * launch). */
-static PyObject *result_of(const job *j, const gr_axis_outcome *outcome)
+static PyObject *result_of(const job *j, const gr_launched *launched)
 {
     if (j->key && !j->ask.timed)
         return gr_untimed(Py_NewRef(j->ask.out));
-    PyObject *launch = launch_of(&j->request, outcome, false);
+    PyObject *launch = launch_of(&j->request, launched, false);
     return launch ? Py_BuildValue("OON", j->ask.out, j->known, launch) : NULL;
 }
 
@@ -336,15 +314,15 @@ static PyObject *sum_beside(job *j, const gr_gpu_array *where, const gr_view *ma
     const gr_input inputs[] = {{"the array", j->array}, {"where", where}, {NULL, NULL}};
     gr_gpu_array sums;
     gr_view out;
-    gr_axis_outcome outcome = {.strategy = j->request.strategy};
+    gr_launched launched = {.strategy = j->request.strategy};
     PyObject *done = NULL;
     if (gr_view_beside(j->ask.out, "out", j->request.stream, j->array->device, &sums, &out) < 0)
         return NULL;
     if (check_given(j, &sums) == 0 &&
         gr_check_out(j->request.sums.bytes, &sums, &out, inputs) == 0 &&
         add_dims(&j->request, &j->ask, j->in, mask, &out) == 0 && remember(j, &sums) == 0 &&
-        (!sums.count || run(&j->request, &j->ask, NULL, &outcome) == 0))
-        done = result_of(j, &outcome);
+        (!sums.count || run(&j->request, &j->ask, NULL, &launched) == 0))
+        done = result_of(j, &launched);
     gr_gpu_array_done(&sums);
     return done;
 }

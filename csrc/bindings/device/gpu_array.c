@@ -5,6 +5,7 @@
 #include "bindings/device/run.h"
 #include "bindings/locks.h"
 #include "engine/engine.h"
+#include "shared/axes.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -143,54 +144,33 @@ int gr_check_memory(const gr_gpu_array *array, int device)
 /* The order of additions does not matter, so dimensions may be sorted, reversed and merged. */
 int gr_flatten(const gr_gpu_array *array, gr_elements *elements, size_t *count)
 {
-    int64_t size[GR_ARRAY_MAX_DIMS], step[GR_ARRAY_MAX_DIMS];
-    const char *base = array->base;
-    int dims = 0;
-
+    gr_axes axes;
+    gr_axis_list *list = &axes.reduced;
+    axes.in = (const unsigned char *)array->base;
+    axes.mask = axes.out = NULL;
+    list->count = 0;
     *count = (size_t)array->count;
-    for (int d = 0; d < array->dims && *count; d++) {
-        int64_t length = array->size[d], stride = array->step[d];
-        if (length == 1)
-            continue;
-        if (stride < 0) {
-            base += (length - 1) * stride * array->bytes;
-            stride = -stride;
-        }
-        int at = dims++;
-        for (; at > 0 && step[at - 1] < stride; at--) {
-            size[at] = size[at - 1];
-            step[at] = step[at - 1];
-        }
-        size[at] = length;
-        step[at] = stride;
-    }
-    int merged = 0;
-    for (int d = 1; d < dims; d++) {
-        if (step[merged] == step[d] * size[d]) {
-            size[merged] *= size[d];
-            step[merged] = step[d];
-        } else {
-            merged++;
-            size[merged] = size[d];
-            step[merged] = step[d];
-        }
-    }
-    dims = dims ? merged + 1 : 0;
-    if (dims > GR_MAX_DIMS) {
+    for (int d = 0; d < array->dims && *count; d++)
+        gr_axes_push(list, (gr_axis){(size_t)array->size[d],
+                                     (ptrdiff_t)array->step[d] * array->bytes, 0, 0});
+    gr_axes_sort(list);
+    gr_axes_flip(&axes, list);
+    gr_axes_merge(list);
+    if (list->count > GR_MAX_DIMS) {
         PyErr_Format(PyExc_BufferError,
                      "an array on a GPU with %d dimensions that do not merge; "
                      "make it contiguous",
-                     dims);
+                     list->count);
         return -1;
     }
     memset(elements, 0, sizeof *elements);
-    elements->base = base;
-    elements->dims = dims ? dims : 1;
+    elements->base = axes.in;
+    elements->dims = list->count ? list->count : 1;
     elements->size[0] = 1;
     elements->step[0] = 1;
-    for (int d = 0; d < dims; d++) {
-        elements->size[d] = (uint64_t)size[d];
-        elements->step[d] = step[d];
+    for (int d = 0; d < list->count; d++) {
+        elements->size[d] = list->dim[d].size;
+        elements->step[d] = list->dim[d].in / array->bytes;
     }
-    return dims == 0 || (dims == 1 && step[0] == 1);
+    return !list->count || (list->count == 1 && elements->step[0] == 1);
 }

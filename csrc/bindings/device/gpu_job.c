@@ -2,7 +2,7 @@
 
 #include "backend/backend.h"
 #include "bindings/device/run.h"
-#include "engine/axis.h"
+#include "bindings/device/views.h"
 #include "exact/format.h"
 
 #include <stdint.h>
@@ -45,18 +45,12 @@ static int find_reading(const gr_gpu_array *array, gr_reading *reading)
 static void *open_for(void *context, int device)
 {
     gr_opening *opening = context;
-    double init_ms;
     if (!opening->workspace &&
-        gr_open_workspace(device, &opening->workspace, &init_ms, &opening->error) != GR_OK) {
+        gr_open_workspace(device, &opening->workspace, NULL, &opening->error) != GR_OK) {
         gr_raise(&opening->error);
         return NULL;
     }
     return gr_workspace_stream(opening->workspace);
-}
-
-static void *callers_stream(void *context, int Py_UNUSED(device))
-{
-    return context;
 }
 
 /* Calls `resolve` with this call's description of the array. A producer may describe the same array
@@ -167,7 +161,7 @@ int gr_open_array(PyObject *object, unsigned long long stream, gr_opening *openi
                   gr_gpu_array *array)
 {
     void *given = (void *)(uintptr_t)stream;
-    int found = stream ? gr_gpu_array_of(object, callers_stream, given, array)
+    int found = stream ? gr_gpu_array_of(object, gr_callers_stream, given, array)
                        : gr_gpu_array_of(object, open_for, opening, array);
     if (found <= 0)
         return found;

@@ -3,9 +3,9 @@
 #include "bindings/device/functions.h"
 
 #include "backend/backend.h"
-#include "bindings/device/elapsed.h"
 #include "bindings/device/gpu_job.h"
 #include "bindings/device/run.h"
+#include "bindings/device/views.h"
 #include "bindings/gil.h"
 
 #include <stdio.h>
@@ -238,95 +238,39 @@ static void close_parts(parts_object *self)
     }
 }
 
-/* The merged sum of all parts on GPUs, and its launches. */
-typedef struct {
-    const gr_job *first;
-    gr_exact exact[2];
-    gr_value value[2];
-    size_t n;
-    double init_ms;
-    unsigned launches;
-} merged;
-
-static void add_component(merged *all, const gr_job *job, int component)
+static PyObject *bits_of(const gr_job *job, int component)
 {
     const gr_outcome *outcome = &job->outcome[component];
-    all->launches += outcome->launches;
-    if (gr_strategy_at(job->request.strategy)->traits & DIGITS)
-        gr_exact_merge(&all->exact[component], &outcome->exact);
-    else
-        gr_add_value(job->request.acc, &all->value[component], outcome->value);
-}
-
-/* Adds the sums in the order of the parts. */
-static void merge_parts(const parts_object *self, merged *all)
-{
-    memset(all, 0, sizeof *all);
-    for (Py_ssize_t i = 0; i < self->count; i++) {
-        const gr_job *job = &self->part[i].job;
-        if (!self->part[i].on_gpu)
-            continue;
-        all->first = all->first ? all->first : job;
-        all->n += job->request.n;
-        all->init_ms += job->outcome[0].init_ms;
-        for (int component = 0; component < job->reading.parts; component++)
-            add_component(all, job, component);
-    }
-}
-
-static PyObject *bits_of(const merged *all, int component)
-{
-    if (component >= all->first->reading.parts)
+    if (component >= job->reading.parts)
         Py_RETURN_NONE;
-    int digits = gr_strategy_at(all->first->request.strategy)->traits & DIGITS;
-    const char *exact = (const char *)&all->exact[component];
-    const char *value = (const char *)&all->value[component];
-    return digits ? PyBytes_FromStringAndSize(exact, sizeof *all->exact)
-                  : PyBytes_FromStringAndSize(value, sizeof *all->value);
+    return gr_strategy_at(job->request.strategy)->traits & DIGITS
+               ? PyBytes_FromStringAndSize((const char *)&outcome->exact, sizeof outcome->exact)
+               : PyBytes_FromStringAndSize((const char *)&outcome->value, sizeof outcome->value);
 }
 
-/* Returns (device, strategy, times or None) for each part on a GPU. */
-static PyObject *told_of_parts(parts_object *self)
+static PyObject *row_of(part *p)
 {
-    PyObject *rows = PyList_New(0);
-    for (Py_ssize_t i = 0; rows && i < self->count; i++) {
-        part *p = &self->part[i];
-        gr_times *times = p->job.request.times;
-        if (!p->on_gpu)
-            continue;
-        p->job.request.times = NULL; /* gr_elapsed_of() takes them over */
-        PyObject *elapsed = times ? gr_elapsed_of(times) : Py_NewRef(Py_None);
-        PyObject *row =
-            elapsed ? Py_BuildValue("iiO", p->array.device, p->job.request.strategy, elapsed)
-                    : NULL;
-        if (!row || PyList_Append(rows, row) < 0)
-            Py_CLEAR(rows);
-        Py_XDECREF(elapsed);
-        Py_XDECREF(row);
-    }
-    return rows;
+    const gr_outcome *outcome = p->job.outcome;
+    gr_times *times = p->job.request.times;
+    p->job.request.times = NULL; /* gr_times_of() takes them over */
+    return Py_BuildValue("iiNNNndIIIi", p->array.device, p->job.request.strategy,
+                         gr_times_of(times, false), bits_of(&p->job, 0), bits_of(&p->job, 1),
+                         (Py_ssize_t)p->job.request.n, outcome->init_ms, outcome->block,
+                         outcome->grid, outcome[0].launches + outcome[1].launches,
+                         (int)outcome->finish);
 }
 
 static PyObject *result_of(parts_object *self)
 {
-    merged all;
-    merge_parts(self, &all);
-    if (!all.first)
-        Py_RETURN_NONE;
-    const gr_outcome *outcome = all.first->outcome;
     const gr_gpu_array *array = &self->part[self->first].array;
-    PyObject *real = bits_of(&all, 0), *imaginary = bits_of(&all, 1);
-    PyObject *rows = self->timed ? told_of_parts(self) : PyList_New(0);
-    PyObject *result = NULL;
-    if (real && imaginary && rows)
-        result =
-            Py_BuildValue("OOCinidIIIiO", real, imaginary, array->kind, array->bytes,
-                          (Py_ssize_t)all.n, all.first->request.strategy, all.init_ms,
-                          outcome->block, outcome->grid, all.launches, (int)outcome->finish, rows);
-    Py_XDECREF(real);
-    Py_XDECREF(imaginary);
-    Py_XDECREF(rows);
-    return result;
+    PyObject *rows = self->first < self->count ? PyList_New(0) : Py_NewRef(Py_None);
+    for (Py_ssize_t i = self->first; rows && i < self->count; i++) {
+        PyObject *row = self->part[i].on_gpu ? row_of(&self->part[i]) : Py_NewRef(Py_None);
+        if (!row || (row != Py_None && PyList_Append(rows, row) < 0))
+            Py_CLEAR(rows);
+        Py_XDECREF(row);
+    }
+    return !rows || rows == Py_None ? rows : Py_BuildValue("CiN", array->kind, array->bytes, rows);
 }
 
 static PyObject *parts_end(PyObject *object, PyObject *Py_UNUSED(none))
@@ -365,10 +309,9 @@ static void parts_dealloc(PyObject *object)
 static PyMethodDef methods[] = {
     {"end", parts_end, METH_NOARGS,
      "end()\n--\n\n"
-     "Waits for the sums: (bits, imaginary bits or None, kind, bytes per element, n, strategy, "
-     "init ms, block, grid, launches, finish, rows) of all arrays on GPUs, or None. Timed sums "
-     "have a "
-     "row per array: (device, strategy, times)."},
+     "Waits for the sums: (kind, bytes per element, rows), or None if no array lies on a GPU. An "
+     "array's row: (device, strategy, times or None, bits, imaginary bits or None, n, init ms, "
+     "block, grid, launches, finish)."},
     {"on_gpu", parts_on_gpu, METH_NOARGS,
      "on_gpu()\n--\n\nFor each array, whether it lies on a GPU, where its sum has begun."},
     {NULL, NULL, 0, NULL},

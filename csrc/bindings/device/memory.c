@@ -5,7 +5,6 @@
 #include "backend/backend.h"
 #include "bindings/device/dlpack.h"
 #include "bindings/device/run.h"
-#include "bindings/gil.h"
 #include "engine/engine.h"
 
 #include <stdlib.h>
@@ -43,7 +42,6 @@ static PyObject *get_pointer(PyObject *self, void *Py_UNUSED(closure))
 static gr_status copy_to_host(const memory *m, char *to, gr_error *error)
 {
     static const size_t piece = (size_t)1 << 26;
-    int device = gr_current_device();
     error->status = GR_OK;
     TRY(cudaSetDevice(m->device));
     for (size_t at = 0; at < m->bytes && !gr_ask_for_interrupts(); at += piece) {
@@ -52,25 +50,22 @@ static gr_status copy_to_host(const memory *m, char *to, gr_error *error)
         TRY(cudaStreamSynchronize(m->stream));
     }
 done:
-    gr_backend_return_to(device);
     return error->status;
 }
 
 static PyObject *read_bytes(PyObject *self, PyObject *Py_UNUSED(none))
 {
     memory *m = (memory *)self;
-    gr_error error;
+    gr_call call;
     PyObject *bytes = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)m->bytes);
     if (!bytes || !m->bytes)
         return bytes;
-    gr_without_gil call;
     char *to = PyByteArray_AsString(bytes);
-    gr_drop_gil(&call);
-    gr_status status = copy_to_host(m, to, &error);
-    if (gr_take_gil(&call) == 0 && status == GR_OK)
-        return bytes;
-    Py_DECREF(bytes);
-    return PyErr_Occurred() ? NULL : gr_raise(&error);
+    gr_begin_call(&call, 0, 0);
+    copy_to_host(m, to, &call.error);
+    if (gr_end_call(&call) < 0)
+        Py_CLEAR(bytes);
+    return bytes;
 }
 
 /* --- export by DLPack --------------------------------------------------------------------------
@@ -197,13 +192,11 @@ int gr_make_memory_type(PyObject *module)
 static gr_status allocate(memory *m, gr_error *error)
 {
     void *pointer = NULL;
-    int device = gr_current_device();
     error->status = GR_OK;
     TRY(cudaSetDevice(m->device));
     if (gr_allocate(m->device, m->bytes ? m->bytes : 1, m->stream, &pointer, error) == GR_OK)
         m->pointer = pointer;
 done:
-    gr_backend_return_to(device);
     return error->status;
 }
 
@@ -212,7 +205,7 @@ PyObject *gr_py_allocate(PyObject *Py_UNUSED(self), PyObject *args)
     Py_ssize_t bytes;
     int device;
     unsigned long long stream;
-    gr_error error;
+    gr_call call; /* the emulator fills new memory, which takes long */
     if (!PyArg_ParseTuple(args, "niK", &bytes, &device, &stream))
         return NULL;
     if (bytes < 0) {
@@ -225,11 +218,9 @@ PyObject *gr_py_allocate(PyObject *Py_UNUSED(self), PyObject *args)
     made->bytes = (size_t)bytes;
     made->device = device;
     made->stream = (cudaStream_t)(uintptr_t)stream;
-    gr_without_gil call; /* the emulator fills new memory, which takes long */
-    gr_drop_gil(&call);
-    gr_status status = allocate(made, &error);
-    if (gr_take_gil(&call) == 0 && status == GR_OK)
-        return (PyObject *)made;
-    Py_DECREF((PyObject *)made);
-    return PyErr_Occurred() ? NULL : gr_raise(&error);
+    gr_begin_call(&call, 0, 0);
+    allocate(made, &call.error);
+    if (gr_end_call(&call) < 0)
+        Py_CLEAR(made);
+    return (PyObject *)made;
 }

@@ -1,7 +1,6 @@
 #include "bindings/device/run.h"
 
 #include "backend/backend.h"
-#include "bindings/gil.h"
 
 PyObject *gr_raise(const gr_error *error)
 {
@@ -22,30 +21,37 @@ PyObject *gr_raise(const gr_error *error)
     return NULL;
 }
 
+void gr_begin_call(gr_call *call, int order, unsigned long long seed)
+{
+    call->device = gr_current_device();
+    gr_drop_gil(&call->gil);
+    gr_backend_schedule(order, seed);
+}
+
+int gr_end_call(gr_call *call)
+{
+    gr_backend_return_to(call->device);
+    if (gr_take_gil(&call->gil) < 0)
+        return -1;
+    if (call->error.status != GR_OK)
+        gr_raise(&call->error);
+    return call->error.status == GR_OK ? 0 : -1;
+}
+
 int gr_run_sum(gr_request *request, int choose, int order, unsigned long long seed,
                gr_outcome *outcome, gr_milliseconds *ms)
 {
-    gr_error error;
-    gr_status status;
-    gr_without_gil call;
+    gr_call call;
     if (ms && !(request->times = gr_take_times(request->device))) {
         PyErr_NoMemory();
         return -1;
     }
-    int device = gr_current_device();
-    gr_drop_gil(&call);
-    gr_backend_schedule(order, seed);
-    status = gr_sum(request, choose, outcome, &error);
-    if (ms && status == GR_OK && !gr_interrupted())
-        status = gr_read_times(request->times, ms, &error);
-    gr_backend_return_to(device);
-    int broken_off = gr_take_gil(&call) < 0;
-    gr_drop_times(request->times, status == GR_OK && !broken_off);
-    if (broken_off)
-        return -1;
-    if (status != GR_OK)
-        gr_raise(&error);
-    return status == GR_OK ? 0 : -1;
+    gr_begin_call(&call, order, seed);
+    if (gr_sum(request, choose, outcome, &call.error) == GR_OK && ms && !gr_interrupted())
+        gr_read_times(request->times, ms, &call.error);
+    int failed = gr_end_call(&call);
+    gr_drop_times(request->times, !failed);
+    return failed;
 }
 
 PyObject *gr_summed(gr_request *request, const gr_launch_request *launch)
@@ -65,21 +71,16 @@ PyObject *gr_summed(gr_request *request, const gr_launch_request *launch)
 PyObject *gr_measured(gr_request *request, int choose, const gr_measurement *how)
 {
     gr_outcome outcome;
-    gr_error error;
+    gr_call call;
     PyObject *times = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(how->repeats * sizeof(double)));
     if (!times)
         return NULL;
     double *ms = (double *)(void *)PyBytes_AsString(times);
-    gr_without_gil call;
-    int device = gr_current_device();
-    gr_drop_gil(&call);
-    gr_backend_schedule(0, 0); /* forward, whatever order an earlier sum of this thread set */
-    gr_status status = gr_measure(request, choose, how, ms, &outcome, &error);
-    gr_backend_return_to(device);
-    int broken_off = gr_take_gil(&call) < 0;
-    if (broken_off || status != GR_OK) {
+    gr_begin_call(&call, 0, 0);
+    gr_measure(request, choose, how, ms, &outcome, &call.error);
+    if (gr_end_call(&call) < 0) {
         Py_DECREF(times);
-        return broken_off ? NULL : gr_raise(&error);
+        return NULL;
     }
     return Py_BuildValue("NIIi", times, outcome.block, outcome.grid, request->strategy);
 }

@@ -3,9 +3,24 @@
 #define GPUREDUCE_BINDINGS_DEVICE_RUN_H
 
 #include "bindings/device/request.h"
+#include "bindings/gil.h"
 
 /* Sets the Python exception for an engine error. Returns NULL. */
 PyObject *gr_raise(const gr_error *error);
+
+/* A call of the engine without the GIL, which sets `error`. */
+typedef struct {
+    gr_without_gil gil;
+    int device; /* the thread's current one before the call */
+    gr_error error;
+} gr_call;
+
+/* Starts a call. `order` and `seed` are those of the emulator's threads: forward for 0, whatever
+ * order an earlier call of this thread has set. */
+void gr_begin_call(gr_call *call, int order, unsigned long long seed);
+
+/* Ends it. Returns 0, or -1 with an exception set. */
+int gr_end_call(gr_call *call);
 
 /* Calls gr_sum. Also times the sum, unless `ms` is NULL. Returns 0, or -1 with an exception set. */
 int gr_run_sum(gr_request *request, int choose, int order, unsigned long long seed,

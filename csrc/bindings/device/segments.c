@@ -2,11 +2,8 @@
  * are copied to the device and whose sums are copied back. */
 #include "bindings/device/functions.h"
 
-#include "backend/backend.h"
-#include "bindings/device/elapsed.h"
 #include "bindings/device/run.h"
 #include "bindings/device/views.h"
-#include "bindings/gil.h"
 #include "engine/segments.h"
 #include "exact/format.h"
 
@@ -58,15 +55,7 @@ static int take_details(PyObject *details, int kind, int bytes, gr_segment_reque
     request->sums.bytes =
         request->sums.as_digits ? sizeof(int64_t) : (unsigned)gr_load_size((gr_load)target);
     request->sums.parts = (unsigned)type->components;
-    for (int i = 0; i < 2; i++) {
-        gr_value *value = &request->sums.initial[i];
-        if (request->acc == GR_ACC_u64)
-            value->u64 = PyLong_AsUnsignedLongLongMask(initial[i]);
-        else if (request->acc == GR_ACC_f32)
-            value->f32 = (float)PyFloat_AsDouble(initial[i]);
-        else
-            value->f64 = PyFloat_AsDouble(initial[i]);
-    }
+    gr_take_values(initial, request->acc, request->sums.initial);
     return PyErr_Occurred() ? -1 : 0;
 }
 
@@ -140,10 +129,8 @@ static PyObject *problem(const asked *ask, const gr_segment_outcome *outcome)
  * an exception set on errors. */
 static PyObject *run(gr_segment_request *request, const asked *ask, const gr_span *host)
 {
-    gr_error error;
+    gr_call call;
     gr_segment_outcome outcome = {0};
-    gr_without_gil call;
-    gr_status status = GR_OK;
     bool is_captured = !host && gr_stream_is_captured(request->stream);
     if (is_captured && request->check) {
         PyErr_SetString(PyExc_ValueError, request->sums.as_digits
@@ -155,23 +142,19 @@ static PyObject *run(gr_segment_request *request, const asked *ask, const gr_spa
     }
     if (ask->timed && !is_captured && !(request->times = gr_take_times(request->device)))
         return PyErr_NoMemory();
-    int device = gr_current_device();
-    gr_drop_gil(&call);
-    gr_backend_schedule(ask->order, ask->seed);
+    gr_begin_call(&call, ask->order, ask->seed);
     if (host)
-        status = gr_sum_segments_of_host(request, host[0], host[1], host[2], &outcome, &error);
+        gr_sum_segments_of_host(request, host, &outcome, &call.error);
     else
-        status = gr_sum_segments(request, &outcome, &error);
-    gr_backend_return_to(device);
-    if (gr_take_gil(&call) < 0 || status != GR_OK) {
+        gr_sum_segments(request, &outcome, &call.error);
+    if (gr_end_call(&call) < 0) {
         gr_drop_times(request->times, 0);
-        return PyErr_Occurred() ? NULL : gr_raise(&error);
+        return NULL;
     }
-    PyObject *times = !request->times ? Py_NewRef(Py_None)
-                      : host          ? gr_milliseconds_of(request->times)
-                                      : gr_elapsed_of(request->times);
-    return times ? Py_BuildValue("IIINN", outcome.block, outcome.grid, outcome.launches, times,
-                                 problem(ask, &outcome))
+    const gr_launched *launched = &outcome.launched;
+    PyObject *times = gr_times_of(request->times, host != NULL);
+    return times ? Py_BuildValue("IIINN", launched->block, launched->grid, launched->launches,
+                                 times, problem(ask, &outcome))
                  : NULL;
 }
 
@@ -294,13 +277,12 @@ PyObject *gr_py_describe_index(PyObject *Py_UNUSED(self), PyObject *args)
 {
     PyObject *object, *most = NULL;
     const char *name;
-    int device, broken_off = 0;
+    int device, failed = 0;
     long long rows;
     unsigned long long stream;
     gr_gpu_array array;
     gr_view seen;
     gr_index index;
-    gr_error error = {0};
     int64_t largest = -1;
     if (!PyArg_ParseTuple(args, "OsiKL", &object, &name, &device, &stream, &rows) ||
         gr_view_beside(object, name, (void *)(uintptr_t)stream, device, &array, &seen) < 0)
@@ -312,19 +294,14 @@ PyObject *gr_py_describe_index(PyObject *Py_UNUSED(self), PyObject *args)
     } else if (take_index(&seen, array.kind, &index) == 0 &&
                is_aligned(&array, name, array.bytes)) {
         if (wants_largest && array.count) {
-            int before = gr_current_device();
-            gr_without_gil call;
-            gr_drop_gil(&call);
-            gr_backend_schedule(0, 0);
+            gr_call call;
+            gr_begin_call(&call, 0, 0);
             gr_largest_id(&index, (uint64_t)array.count, device, (void *)(uintptr_t)stream,
-                          &largest, &error);
-            gr_backend_return_to(before);
-            broken_off = gr_take_gil(&call) < 0;
+                          &largest, &call.error);
+            failed = gr_end_call(&call);
         }
-        if (!broken_off)
-            most = error.status == GR_OK
-                       ? Py_BuildValue("LL", (long long)array.count, (long long)largest)
-                       : gr_raise(&error);
+        if (!failed)
+            most = Py_BuildValue("LL", (long long)array.count, (long long)largest);
     }
     gr_gpu_array_done(&array);
     return most;

@@ -6,11 +6,9 @@
 #include "emulator/trace/counters.h"
 #include "emulator/trace/steps.h"
 #include "emulator/races/races.h"
-#include "backend/backend.h"
 #include "bindings/device/run.h"
 #include "engine/compiled_kernels.h"
 #include "engine/pass.h"
-#include "bindings/gil.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -126,11 +124,20 @@ static int start_recording(void *context, const gr_arrivals *arrivals)
     return recording->recorder != NULL;
 }
 
+static PyObject *end_recording(gr_call *call, gr_recording *recording)
+{
+    gr_record(NULL);
+    PyObject *result =
+        gr_end_call(call) < 0 ? NULL : recorded(recording->recorder, recording->count);
+    gr_recorder_free(recording->recorder);
+    return result;
+}
+
 static PyObject *py_count_pass(PyObject *Py_UNUSED(self), PyObject *args)
 {
     gr_request request;
     gr_recording recording = {NULL, 0, NULL};
-    gr_error error;
+    gr_call call;
     PyObject *launch;
     const char *samples;
     Py_ssize_t bytes;
@@ -141,15 +148,9 @@ static PyObject *py_count_pass(PyObject *Py_UNUSED(self), PyObject *args)
         return NULL;
     recording.samples = (const gr_sample *)(const void *)samples;
     recording.count = (size_t)bytes / sizeof(gr_sample);
-    gr_without_gil call;
-    gr_drop_gil(&call);
-    gr_status status = gr_run_pass(&request, later, start_recording, &recording, &error);
-    gr_record(NULL);
-    PyObject *result = NULL;
-    if (gr_take_gil(&call) == 0)
-        result = status == GR_OK ? recorded(recording.recorder, recording.count) : gr_raise(&error);
-    gr_recorder_free(recording.recorder);
-    return result;
+    gr_begin_call(&call, 0, 0);
+    gr_run_pass(&request, later, start_recording, &recording, &call.error);
+    return end_recording(&call, &recording);
 }
 
 /* Reads (rows, columns, axis, launch). Returns false with an exception set on failure. */
@@ -192,7 +193,7 @@ static PyObject *py_plan_axis(PyObject *Py_UNUSED(self), PyObject *args)
 static PyObject *py_count_axis(PyObject *Py_UNUSED(self), PyObject *args)
 {
     gr_axis_request request;
-    gr_error error;
+    gr_call call;
     PyObject *asked;
     const char *samples;
     Py_ssize_t bytes;
@@ -203,15 +204,9 @@ static PyObject *py_count_axis(PyObject *Py_UNUSED(self), PyObject *args)
         return NULL;
     gr_recording recording = {(const gr_sample *)(const void *)samples,
                               (size_t)bytes / sizeof(gr_sample), NULL};
-    gr_without_gil call;
-    gr_drop_gil(&call);
-    gr_status status = gr_run_axis_pass(&request, shape, axis, start_recording, &recording, &error);
-    gr_record(NULL);
-    PyObject *result = NULL;
-    if (gr_take_gil(&call) == 0)
-        result = status == GR_OK ? recorded(recording.recorder, recording.count) : gr_raise(&error);
-    gr_recorder_free(recording.recorder);
-    return result;
+    gr_begin_call(&call, 0, 0);
+    gr_run_axis_pass(&request, shape, axis, start_recording, &recording, &call.error);
+    return end_recording(&call, &recording);
 }
 
 static PyObject *py_shared_wavefronts(PyObject *Py_UNUSED(self), PyObject *args)

@@ -1,6 +1,7 @@
 /* Arrays that a sum reads and writes beside others: their dimensions, and checks. */
 #include "bindings/device/views.h"
 
+#include "bindings/device/elapsed.h"
 #include "bindings/device/run.h"
 #include "exact/words.h"
 
@@ -25,14 +26,26 @@ void gr_view_numpy(PyArrayObject *array, gr_view *seen)
     }
 }
 
-/* Reads the times of a sum that has ended, and drops them. */
-PyObject *gr_milliseconds_of(gr_times *times)
+PyObject *gr_times_of(gr_times *times, bool have_passed)
 {
     gr_milliseconds ms;
     gr_error error;
+    if (!times || !have_passed)
+        return times ? gr_elapsed_of(times) : Py_NewRef(Py_None);
     bool read = gr_read_times(times, &ms, &error) == GR_OK;
     gr_drop_times(times, read);
     return read ? Py_BuildValue("ddd", ms.h2d, ms.kernel, ms.d2h) : gr_raise(&error);
+}
+
+void gr_take_values(PyObject *const pair[2], gr_acc acc, gr_value value[2])
+{
+    for (int i = 0; i < 2; i++)
+        if (acc == GR_ACC_u32 || acc == GR_ACC_u64)
+            value[i].u64 = PyLong_AsUnsignedLongLongMask(pair[i]); /* u32: the low half */
+        else if (acc == GR_ACC_f32)
+            value[i].f32 = (float)PyFloat_AsDouble(pair[i]);
+        else
+            value[i].f64 = PyFloat_AsDouble(pair[i]);
 }
 
 /* Finds the bytes from an array's first one to its last one. Returns false if that overflows. */

@@ -59,7 +59,11 @@ bool gr_drop_words(gr_view *out, unsigned parts);
 /* The bytes from the real part of a sum to the imaginary one. */
 int gr_part_bytes(const gr_sums *sums);
 
-/* Reads the times of a sum that has ended, and drops them. */
-PyObject *gr_milliseconds_of(gr_times *times);
+/* Takes over the times of a sum, if there are any. If they have passed, returns milliseconds: (h2d,
+ * kernel, d2h). Otherwise an object that reads them later, or None. NULL: an exception is set. */
+PyObject *gr_times_of(gr_times *times, bool have_passed);
+
+/* Converts a pair of numbers, for the real and the imaginary part, to sums. */
+void gr_take_values(PyObject *const pair[2], gr_acc acc, gr_value value[2]);
 
 #endif

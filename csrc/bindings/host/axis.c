@@ -13,11 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    KEEPS_GIL_BYTES = 1 << 16, /* as in sums.c */
-    MOST_TERMS = 40            /* of an initial number: 2^1024 takes 20 float64 numbers */
-};
-
 /* What is asked for: the array, which axes are reduced, and how elements are added and stored. */
 typedef struct {
     PyArrayObject *array, *out, *mask; /* `out` and `mask` may be NULL */
@@ -27,9 +22,7 @@ typedef struct {
     gr_acc acc;
     int components;
     PyArray_Descr *type; /* of the result */
-    uint64_t integer;    /* the initial number: an integer, or float64 numbers to add up */
-    double terms[2][MOST_TERMS];
-    gr_exact_initial floats;
+    gr_initial initial;
 } request;
 
 /* Marks the axes. Returns false, without an exception, if one is no whole number, is a bool, does
@@ -133,12 +126,8 @@ static void describe(const request *asked, PyArrayObject *out, gr_axes *axes)
 static bool add(const request *asked, gr_axes *axes)
 {
     if (asked->exactly && asked->acc != GR_ACC_u32 && asked->acc != GR_ACC_u64)
-        return gr_exact_sum_axes(axes, asked->target, &asked->floats, 0);
-    const gr_exact_initial *floats = &asked->floats;
-    gr_cpu_initial initial = {.integer = asked->integer};
-    for (int i = 0; i < 2; i++)
-        initial.part[i] = floats->count[i] ? floats->terms[i][0] : 0;
-    return gr_cpu_sum_axes(axes, asked->acc, asked->target, &initial, 0);
+        return gr_exact_sum_axes(axes, asked->target, &asked->initial, 0);
+    return gr_cpu_sum_axes(axes, asked->acc, asked->target, &asked->initial, 0);
 }
 
 /* Adds up, without the GIL if that takes long. Returns 0, or -1 with an exception set. */
@@ -149,7 +138,8 @@ static int run(const request *asked, PyArrayObject *out)
         return 0;
     describe(asked, out, &axes);
     bool done;
-    if (PyArray_NBYTES(asked->array) <= KEEPS_GIL_BYTES && PyArray_NBYTES(out) <= KEEPS_GIL_BYTES) {
+    if (PyArray_NBYTES(asked->array) <= GR_KEEPS_GIL_BYTES &&
+        PyArray_NBYTES(out) <= GR_KEEPS_GIL_BYTES) {
         done = add(asked, &axes);
     } else {
         gr_without_gil call;
@@ -202,31 +192,29 @@ static PyObject *sum_plainly(request *asked, PyObject *const *args)
     return gr_untimed(value);
 }
 
-static int take_terms(request *asked, int part, PyObject *terms)
+static int take_terms(gr_initial *taken, int part, PyObject *terms)
 {
     Py_ssize_t count = PyTuple_Size(terms);
-    if (count < 0 || count > MOST_TERMS) {
+    if (count < 0 || count > GR_MOST_TERMS) {
         PyErr_SetString(PyExc_ValueError, "expected a tuple of few floats");
         return -1;
     }
     for (Py_ssize_t i = 0; i < count; i++)
-        asked->terms[part][i] = PyFloat_AsDouble(PyTuple_GetItem(terms, i));
-    asked->floats.terms[part] = asked->terms[part];
-    asked->floats.count[part] = (int)count;
+        taken->terms[part][i] = PyFloat_AsDouble(PyTuple_GetItem(terms, i));
+    taken->count[part] = (int)count;
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* `initial` is an int, or a pair of tuples of floats. */
-static int take_initial(request *asked, PyObject *initial)
+int gr_take_initial(PyObject *initial, gr_initial *taken)
 {
+    PyObject *real, *imaginary;
     if (PyLong_Check(initial)) {
-        asked->integer = PyLong_AsUnsignedLongLongMask(initial);
+        taken->integer = PyLong_AsUnsignedLongLongMask(initial);
         return 0;
     }
-    PyObject *real, *imaginary;
     if (!PyArg_ParseTuple(initial, "O!O!", &PyTuple_Type, &real, &PyTuple_Type, &imaginary))
         return -1;
-    return take_terms(asked, 0, real) < 0 || take_terms(asked, 1, imaginary) < 0 ? -1 : 0;
+    return take_terms(taken, 0, real) < 0 || take_terms(taken, 1, imaginary) < 0 ? -1 : 0;
 }
 
 /* Whether there are kernels that read these elements and store sums of the target's type. */
@@ -292,7 +280,7 @@ static int take_details(request *asked, PyObject *details)
     asked->type = (PyArray_Descr *)type;
     asked->out = array_or_none(out);
     asked->mask = array_or_none(mask);
-    return take_initial(asked, initial);
+    return gr_take_initial(initial, &asked->initial);
 }
 
 PyObject *gr_py_sum_axis(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
@@ -307,8 +295,8 @@ PyObject *gr_py_sum_axis(PyObject *Py_UNUSED(module), PyObject *const *args, Py_
     asked.out = asked.mask = NULL;
     asked.keeps_dims = args[2] == Py_True;
     asked.exactly = args[3] == Py_True;
-    asked.integer = 0;
-    asked.floats.count[0] = asked.floats.count[1] = 0;
+    asked.initial.integer = 0;
+    asked.initial.count[0] = asked.initial.count[1] = 0;
     if (count == 5)
         return sum_plainly(&asked, args);
     if (take_details(&asked, args[5]) < 0)

@@ -4,6 +4,7 @@
 
 #include "bindings/numpy_arrays.h"
 #include "bindings/python.h"
+#include "shared/axes.h"
 
 #include <stdbool.h>
 
@@ -32,6 +33,9 @@ int gr_add_sum_result_type(PyObject *module);
 
 /* Returns 0 if there is no error, or -1 with an exception set. `added` is the first word. */
 int gr_check_words(gr_words_error error, long long added);
+
+/* Takes over an int, or a pair of tuples of floats. Returns 0, or -1 with an exception set. */
+int gr_take_initial(PyObject *initial, gr_initial *taken);
 
 PyObject *gr_py_sum_digits(PyObject *module, PyObject *args);
 PyObject *gr_py_round_digits(PyObject *module, PyObject *args);

@@ -10,42 +10,13 @@
 
 enum {
     KEEPS_GIL_BYTES = 1 << 14, /* of values and sums */
-    KEEPS_GIL_ROWS = 1 << 14,  /* which may have no columns, and so no bytes */
-    MOST_TERMS = 40            /* of an initial number: 2^1024 takes 20 float64 numbers */
+    KEEPS_GIL_ROWS = 1 << 14   /* which may have no columns, and so no bytes */
 };
 
 typedef struct {
     PyArrayObject *values, *ids, *offsets, *out; /* one of `ids` and `offsets` is NULL */
     gr_segments segments;
-    double terms[2][MOST_TERMS];
 } request;
-
-static int take_terms(request *asked, int part, PyObject *terms)
-{
-    Py_ssize_t count = PyTuple_Size(terms);
-    if (count < 0 || count > MOST_TERMS) {
-        PyErr_SetString(PyExc_ValueError, "expected a tuple of few floats");
-        return -1;
-    }
-    for (Py_ssize_t i = 0; i < count; i++)
-        asked->terms[part][i] = PyFloat_AsDouble(PyTuple_GetItem(terms, i));
-    asked->segments.floats.terms[part] = asked->terms[part];
-    asked->segments.floats.count[part] = (int)count;
-    return PyErr_Occurred() ? -1 : 0;
-}
-
-/* `initial` is an int, or a pair of tuples of floats. */
-static int take_initial(request *asked, PyObject *initial)
-{
-    PyObject *real, *imaginary;
-    if (PyLong_Check(initial)) {
-        asked->segments.integer = PyLong_AsUnsignedLongLongMask(initial);
-        return 0;
-    }
-    if (!PyArg_ParseTuple(initial, "O!O!", &PyTuple_Type, &real, &PyTuple_Type, &imaginary))
-        return -1;
-    return take_terms(asked, 0, real) < 0 || take_terms(asked, 1, imaginary) < 0 ? -1 : 0;
-}
 
 /* Whether elements of this type can be added to sums of the target's. */
 static bool types_fit(int load, int parts, int target, int sum_parts, bool in_floats)
@@ -143,7 +114,7 @@ static bool is_array_or_none(PyObject *object)
 
 PyObject *gr_py_sum_segments(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    request asked = {.segments = {.integer = 0}};
+    request asked = {.values = NULL};
     gr_segments *all = &asked.segments;
     int load, target, is_signed, is_float;
     PyObject *ids, *offsets, *initial;
@@ -166,7 +137,7 @@ PyObject *gr_py_sum_segments(PyObject *Py_UNUSED(module), PyObject *args)
     all->values.is_signed = is_signed;
     all->sums.target = (gr_load)target;
     all->sums.is_float = is_float;
-    if (take_initial(&asked, initial) < 0)
+    if (gr_take_initial(initial, &all->initial) < 0)
         return NULL;
     if (!shapes_fit(&asked)) {
         PyErr_SetString(PyExc_ValueError, "an array changed its shape during the call");

@@ -13,9 +13,6 @@
 
 #include <string.h>
 
-/* Up to this size the GIL is kept: the sum takes less time than handing the GIL over. */
-enum { KEEPS_GIL_BYTES = 1 << 16 };
-
 static void add(const void *data, size_t n, const gr_numpy_type *type, bool exactly,
                 gr_scalar *scalar)
 {
@@ -35,7 +32,7 @@ static int add_array(PyArrayObject *array, const gr_numpy_type *type, bool exact
 {
     const void *data = PyArray_DATA(array);
     size_t n = (size_t)PyArray_SIZE(array);
-    if (PyArray_NBYTES(array) <= KEEPS_GIL_BYTES) {
+    if (PyArray_NBYTES(array) <= GR_KEEPS_GIL_BYTES) {
         add(data, n, type, exactly, scalar);
         return 0;
     }

@@ -116,7 +116,7 @@ __device__ __forceinline__ bool holds_all(const gr_word_plan &plan, const gr_seg
 /* Whether sums of words are wanted in this attempt. */
 __device__ __forceinline__ bool adds_words(const gr_segment_job &of)
 {
-    return !is_in_rows(of) && (of.attempt == 0 || of.state->overflow);
+    return !is_in_rows(of) && (of.attempt != 1 || of.state->overflow);
 }
 
 /* The same for this pass: a plan may need fewer passes than are launched. */
