@@ -48,6 +48,12 @@ ACC_U32: int
 ACC_U64: int
 ACC_F32: int
 ACC_F64: int
+ON_PROCESSORS: int
+SENT_TO_GPU: int
+ON_GPU: int
+ALL: int
+AXES: int
+SEGMENTS: int
 
 _T = TypeVar("_T")
 
@@ -206,5 +212,8 @@ def cpu_sum_samples(
 ) -> tuple[bytes, float]: ...
 def strategies() -> list[tuple[str, str, str, str, str, int, int]]: ...
 def dtypes() -> list[tuple[str, int, int, str]]: ...
+def how(
+    source: int, wanted: int, exactly: bool, place: int, groups: int, /
+) -> tuple[int, int, int, bool, int, int, bool]: ...
 def integrands() -> list[tuple[str, str, float, float, str, str]]: ...
 def environment(name: str, /) -> str | None: ...

@@ -3,8 +3,8 @@
 #include "bindings/numpy_arrays.h"
 
 #include "cpu/bools.h"
+#include "shared/how.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* NumPy's highest built-in type number. */
@@ -35,13 +35,14 @@ static struct {
 } kinds[16];
 static int kind_count;
 
-static void learn(const char *name, gr_load load, gr_acc acc, const char *result, int components)
+static void learn(const gr_dtype_row *dtype)
 {
-    int number = number_of(name), bits = atoi(name + strcspn(name, "0123456789"));
+    int number = number_of(dtype->name);
     gr_numpy_type *row = number < 0 || number > LAST_TYPE ? &bfloat16 : &types[number];
-    *row = (gr_numpy_type){load, acc, components, number_of(result)};
-    kinds[kind_count].kind = row == &bfloat16 ? 'B' : name[0];
-    kinds[kind_count].bytes = bits ? bits / 8 : 1; /* bool */
+    *row = (gr_numpy_type){dtype->load, dtype->acc, dtype->parts,
+                           number_of(gr_dtype_rows[dtype->result].name)};
+    kinds[kind_count].kind = row == &bfloat16 ? 'B' : dtype->name[0];
+    kinds[kind_count].bytes = (int)gr_load_size(dtype->load) * dtype->parts;
     kinds[kind_count++].type = row;
 }
 
@@ -58,11 +59,8 @@ int gr_import_numpy(void)
     if (PyArray_ImportNumPyAPI() < 0)
         return -1;
     kind_count = 0;
-#define DTYPE(name, load, acc, result) learn(#name, GR_LOAD_##load, GR_ACC_##acc, #result, 1);
-#include "dtypes.def"
-#undef DTYPE
-    learn("complex64", GR_LOAD_f32, GR_ACC_f32, "complex64", 2);
-    learn("complex128", GR_LOAD_f64, GR_ACC_f64, "complex128", 2);
+    for (int i = 0; i < GR_DTYPE_COUNT; i++)
+        learn(&gr_dtype_rows[i]);
     return 0;
 }
 

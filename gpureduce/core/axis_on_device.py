@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from gpureduce import _host
 from gpureduce.core import (
     arrays,
     device_array,
@@ -32,6 +33,7 @@ from gpureduce.core.results import Outcome, SumResult, Timing
 from gpureduce.core.schedule import current
 from gpureduce.lazy_import import load_other
 
+_ROUND_ONCE = ("auto", "exact", "exact_levels")
 _MOST_KNOWN = 256  # descriptions of arrays, for each plan
 
 
@@ -66,7 +68,7 @@ def is_exact(strategy: registry.Strategy, result: np.dtype[Any]) -> bool:
     """Whether sums in this dtype are rounded once. Sums of integers are never rounded."""
     if strategy.name == "exact_levels" and not dtypes.is_exact(result):
         raise ValueError("exact_levels adds up floats; sums of integers are exact without it")
-    return strategy.name in ("auto", "exact", "exact_levels") and dtypes.is_exact(result)
+    return strategy.name in _ROUND_ONCE and dtypes.is_exact(result)
 
 
 def _memory_order(steps: tuple[int, ...], axes: tuple[int, ...]) -> list[int]:
@@ -196,13 +198,14 @@ class _Plan:
         call, how = self.call, self.how
         gpu_arrays.check_same_device(call.device, device)
         check_strategy(self.strategy)
+        exactly = self.strategy.name in _ROUND_ONCE
         conversion, name = device_results.conversion_of(
-            lambda result: is_exact(self.strategy, result), kind, nbytes, call.dtype
+            kind, nbytes, call.dtype, exactly, _host.AXES
         )
+        exactly = is_exact(self.strategy, conversion.result)
         axes = reduction.reduced_axes(how.axis, len(shape))
         initial = device_results.initial_of(how.initial, conversion.result)
         target = device_results.target_of(conversion, name)
-        exactly = is_exact(self.strategy, conversion.result)
         block, grid = launch_sizes(call.block, call.grid)
         details = (
             conversion.acc, exactly, target, initial,
@@ -338,7 +341,7 @@ def digits_gpu(arr: Any, axis: object, device: str | None, stream: object) -> An
     ) -> tuple[Any, ...]:  # fmt: skip
         gpu_arrays.check_same_device(device, index)
         conversion, name = device_results.conversion_of(
-            dtypes.is_exact, kind, nbytes, digits.dtype_for(kind)
+            kind, nbytes, digits.dtype_for(kind), True, _host.AXES
         )
         axes = reduction.reduced_axes(axis, len(shape))
         sums = reduction.shape_of_result(shape, axes, False)

@@ -106,7 +106,7 @@ def names_its_stream(like: type) -> bool:
 
 
 def conversion_of(
-    exactly: Callable[[np.dtype[Any]], bool], kind: str, nbytes: int, wanted: Any
+    kind: str, nbytes: int, wanted: Any, exactly: bool, groups: int
 ) -> tuple[dtypes.Conversion, str]:
     """How elements are added up, and the name of the sums' dtype."""
     try:
@@ -115,20 +115,9 @@ def conversion_of(
         raise TypeError(
             f"arrays of elements of kind {kind!r} and {nbytes} bytes on a GPU cannot be summed"
         ) from None
-    conversion = dtypes.convert(source, None if wanted is None else dtypes.named(wanted))
-    if kind == "B" and wanted is None:
-        return conversion, "bfloat16"
-    if conversion.is_complex and kind != "c":
-        raise TypeError("real arrays on a GPU cannot be summed as complex: use a real dtype")
-    part = dtypes.part_of(conversion.result)
-    if exactly(conversion.result):
-        refuse_wide(kind, nbytes)
-    elif conversion.cast is not None and part != dtypes.number_of(conversion.acc):
-        raise TypeError(
-            f"arrays on a GPU cannot be cast to {conversion.cast} element by element; cast the "
-            "array first"
-        )
-    return conversion, dtypes.name_of(conversion.result)
+    conversion = dtypes.convert(source, wanted, exactly, _host.ON_GPU, groups)
+    plain = kind == "B" and wanted is None
+    return conversion, "bfloat16" if plain else dtypes.name_of(conversion.result)
 
 
 def target_of(conversion: dtypes.Conversion, name: str) -> int:
@@ -154,10 +143,7 @@ def initial_of(initial: object, result: np.dtype[Any]) -> tuple[Any, Any]:
 def refuse_wide(kind: str, nbytes: int) -> None:
     """Raises for elements that kernels cannot add up exactly as floats."""
     if kind in "iu" and nbytes == 8:
-        raise TypeError(
-            "kernels cannot sum 64-bit integers exactly as floats: sum them as integers, or, in "
-            "host memory, by the processors"
-        )
+        raise dtypes.refused(dtypes.TOO_WIDE)
 
 
 def check_out(out: Any, like: type, name: str, shape: tuple[int, ...]) -> None:

@@ -8,18 +8,18 @@ import importlib.util
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from gpureduce import _host
 from gpureduce.core.checks import no_such, shown
-from gpureduce.core.registry import COMPLEX, DTYPES
+from gpureduce.core.registry import COMPLEX, DTYPES, NUMBERS
 from gpureduce.lazy_import import load_other
 
 Array = np.ndarray[Any, Any]
-_KNOWN = ", ".join((*DTYPES, *COMPLEX))
+_KNOWN = ", ".join(NUMBERS)
 _T = TypeVar("_T")
 
 
@@ -61,17 +61,25 @@ def number_of(acc: int) -> np.dtype[Any]:
 
 @dataclass(frozen=True)
 class Conversion:
-    """How the elements of one dtype are added up to a sum of another.
+    """How the elements of one dtype are added up to a sum of another: csrc/shared/how.h.
 
-    Elements are first cast to `cast`, if it is not None, as numpy.sum does. They are then read as
-    `load` and added up in `acc`, and the sum is converted to `result`. For complex numbers, `load`
-    and `acc` are those of the real and imaginary parts.
+    Elements are first converted to `elements`, if it is not None, as numpy.sum does; with `halves`,
+    integers to two floats each. They are then read as `load` and added up in `acc`, and the sum is
+    converted to `result`. For complex numbers, `load` and `acc` are those of the real and imaginary
+    parts. With `exactly`, the sum is rounded once.
     """
 
-    cast: np.dtype[Any] | None
+    elements: np.dtype[Any] | None
     load: int
     acc: int
     result: np.dtype[Any]
+    halves: bool = False
+    exactly: bool = False
+
+    @property
+    def cast(self) -> np.dtype[Any] | None:
+        """The dtype that elements, or their parts, are cast to."""
+        return None if self.elements is None else part_of(self.elements)
 
     @property
     def is_complex(self) -> bool:
@@ -187,68 +195,52 @@ def name_of(dtype: np.dtype[Any]) -> str:
     return str(dtype)
 
 
-def _kind(dtype: np.dtype[Any]) -> str:
-    """NumPy's kind letter, with bfloat16 as "f"."""
-    return "f" if dtype.name == "bfloat16" else dtype.kind
-
-
-def _known(dtype: np.dtype[Any]) -> bool:
-    name = number_name(dtype)
-    return name in DTYPES or name in COMPLEX
-
-
-def _default_result(source: np.dtype[Any]) -> np.dtype[Any]:
-    if source.name in COMPLEX or source.name == "bfloat16":
-        return source.newbyteorder("=")
-    return np.dtype(DTYPES[source.name].result)
-
-
-def convert(source: np.dtype[Any], wanted: npt.DTypeLike | None) -> Conversion:
+def convert(
+    source: np.dtype[Any],
+    wanted: npt.DTypeLike | None,
+    exactly: bool = False,
+    place: int = _host.ON_PROCESSORS,
+    groups: int = _host.ALL,
+) -> Conversion:
     """The conversion from elements of `source` to a sum of `wanted`, by default NumPy's choice."""
-    return _convert(source, None if wanted is None else named(wanted))
+    return _convert(source, None if wanted is None else named(wanted), exactly, place, groups)
 
 
-@functools.lru_cache(256)  # NumPy takes microseconds to build a dtype's name, each time
-def _convert(source: np.dtype[Any], wanted: np.dtype[Any] | None) -> Conversion:
-    if not _known(source):
+@functools.lru_cache(1024)  # NumPy takes microseconds to build a dtype's name, each time
+def _convert(
+    source: np.dtype[Any], wanted: np.dtype[Any] | None, exactly: bool, place: int, groups: int
+) -> Conversion:
+    number, to = NUMBERS.get(number_name(source) or ""), -1
+    if number is None:
         raise no_sum_of(str(source))
-    result = _default_result(source) if wanted is None else wanted.newbyteorder("=")
-    if not _known(result) or result.kind == "b":
-        raise TypeError(f"dtype={result} cannot hold a sum")
-    if "biufc".index(_kind(result)) < "biufc".index(_kind(source)) and _kind(result) not in "iu":
-        raise TypeError(
-            f"dtype={result} would lose part of {name_of(source)}; cast it first if that is meant"
-        )
-    if _kind(result) in "iu" and _kind(source) in "fc":
-        raise TypeError(
-            f"dtype={result} would lose part of {name_of(source)}; cast it first if that is meant"
-        )
-
-    if result.kind in "iu":
-        return _to_integers(source, result)
-    part = result if result.kind != "c" else np.dtype(f"f{result.itemsize // 2}")
-    parts = source if source.kind != "c" else np.dtype(f"f{source.itemsize // 2}")
-    acc = DTYPES[part.name].acc
-    if _read_as_is(parts, part, acc):
-        return Conversion(None, DTYPES[parts.name].load, acc, result)
-    return Conversion(part, DTYPES[part.name].load, acc, result)
+    if wanted is not None:
+        wanted = wanted.newbyteorder("=")
+        to = NUMBERS.get(number_name(wanted) or "", NUMBERS["bool"])  # neither holds a sum
+    found = _host.how(number, to, exactly, place, groups)
+    refusal, result, elements, halves, load, acc, rounds_once = found
+    if refusal:
+        raise refused(refusal, source, wanted)
+    of = {-1: None, result: wanted or named(_NAMES[result])}
+    made = of[elements] if elements in of else named(_NAMES[elements])
+    return Conversion(made, load, acc, cast(Any, of[result]), halves, rounds_once)
 
 
-def _to_integers(source: np.dtype[Any], result: np.dtype[Any]) -> Conversion:
-    """The conversion to an integer sum. Sums wrap, so a wider accumulator has the same low bits."""
-    load = DTYPES[source.name].load
-    if result.itemsize == 4 and load in (_host.LOAD_I32, _host.LOAD_U32):
-        return Conversion(None, _host.LOAD_U32, _host.ACC_U32, result)
-    return Conversion(None, load, _host.ACC_U64, result)
+_NAMES = tuple(NUMBERS)
+_REFUSALS = (
+    "dtype={result} cannot hold a sum",
+    "dtype={result} would lose part of {source}; cast it first if that is meant",
+    "real arrays on a GPU cannot be summed as complex: use a real dtype",
+    "kernels cannot sum 64-bit integers exactly as floats: sum them as integers, or, in host "
+    "memory, by the processors",
+    "arrays on a GPU cannot be cast to {part} element by element; cast the array first",
+    "integers on a GPU cannot be cast to {result} element by element; cast the array first",
+)  # of gr_refusal
+TOO_WIDE = 4
 
 
-def _read_as_is(source: np.dtype[Any], result: np.dtype[Any], acc: int) -> bool:
-    """Whether a kernel reads `source` without a cast: it widens exactly, as NumPy's cast would."""
-    if source.kind in "biu":
-        return False
-    if source.newbyteorder("=") == result:
-        return True
-    load = DTYPES[source.name].load
-    if acc == _host.ACC_F64:
-        return load == _host.LOAD_F32
-    return result == np.float32 and load in (_host.LOAD_F16, _host.LOAD_BF16)
+def refused(
+    refusal: int, source: np.dtype[Any] | None = None, result: np.dtype[Any] | None = None
+) -> TypeError:
+    """The error of a refusal."""
+    shown = {"source": source and name_of(source), "part": result and part_of(result)}
+    return TypeError(_REFUSALS[refusal - 1].format(result=result, **shown))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpureduce import _host
 from gpureduce.core import arrays, devices, dtypes, registry
 from gpureduce.core.request import Arguments, Launch, launch_of, number_of
 from gpureduce.core.results import Outcome, SumResult
@@ -41,20 +42,9 @@ def _asked(
     kind: str, nbytes: int, wanted: np.dtype[Any], exactly: bool
 ) -> tuple[int, bool, int, int]:
     """For an explicit dtype: accumulator, whether elements are cast, result type and rounding."""
-    conversion = dtypes.convert(source(kind, nbytes), wanted)
-    part = conversion.result if not conversion.is_complex else conversion.result.type(0).real.dtype
-    if conversion.is_complex and kind != "c":
-        raise TypeError("real arrays on a GPU cannot be summed as complex: use a real dtype")
-    typenum = conversion.result.num
-    target = _DEFAULT if part.kind in "iu" else dtypes.load_of(part)
-    if exactly and part.kind not in "iu":
-        return conversion.acc, kind in "biu", typenum, target
-    if conversion.cast is not None and part != dtypes.number_of(conversion.acc):
-        raise TypeError(
-            f"arrays on a GPU cannot be cast to {conversion.cast} element by element; cast the "
-            "array first"
-        )
-    return conversion.acc, conversion.cast is not None, typenum, target
+    how = dtypes.convert(source(kind, nbytes), wanted, exactly, _host.ON_GPU)
+    target = _DEFAULT if how.result.kind in "iu" else dtypes.load_of(how.result)
+    return how.acc, how.elements is not None, how.result.num, target
 
 
 def _checked_stream(number: int) -> int:

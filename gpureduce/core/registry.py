@@ -113,7 +113,9 @@ class UserKernel:
         raise NotImplementedError
 
 
-DTYPES = {row[0]: DType(*row) for row in _host.dtypes()}
+_ROWS = _host.dtypes()
+NUMBERS = {row[0]: number for number, row in enumerate(_ROWS)}  # of all dtypes, for C
+DTYPES = {row[0]: DType(*row) for row in _ROWS if row[0] not in COMPLEX}
 
 
 def _needs(kind: str, traits: int, capability: int) -> str:

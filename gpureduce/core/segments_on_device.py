@@ -318,12 +318,11 @@ class _Plan:
         self.n = math.prod(shape)
         by_ids = groups.ids is not None
         wanted = digits.dtype_for(kind) if groups.as_digits else call.dtype
+        grouping = _host.AXES if groups.as_digits else _host.SEGMENTS
         conversion, result = device_results.conversion_of(
-            lambda wanted: _is_exact(self.name, by_ids, wanted), kind, nbytes, wanted
+            kind, nbytes, wanted, by_ids or self.name != "fast", grouping
         )
-        if not groups.as_digits:
-            _refuse_casts(kind, conversion.result)
-        self.exactly = _is_exact(self.name, by_ids, conversion.result)
+        self.exactly = conversion.exactly
         target = device_results.target_of(conversion, result)
         self.count = self._count(device, stream)
         sums: tuple[int, ...] = (self.count, *shape[1:])

@@ -111,29 +111,6 @@ def test_half_is_added_in_float(add):
     assert np.isinf(add(np.full(2, 60000, np.float16)).value)
 
 
-CASTS = [
-    ("int8", "int32"), ("int8", "uint8"), ("int32", "int16"), ("int64", "int32"), ("bool", "uint8"),
-    ("int64", "uint64"), ("uint64", "int64"), ("int32", "float32"), ("int64", "float64"),
-    ("uint8", "float16"), ("bool", "float32"), ("float64", "float32"), ("float32", "float64"),
-    ("float16", "float64"), ("float16", "float32"), ("bfloat16", "float32"), ("float32", "float16"),
-    ("int16", "complex64"), ("float64", "complex128"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("source", "target"), CASTS)
-def test_dtype_argument(source, target):
-    array = array_of(source, 1003)
-    if array.dtype.kind in "iu":
-        array = np.clip(array, 0 if array.dtype.kind == "u" else -30, 30)
-    for strategy in SOME if not target.startswith("complex") else ["cpu", "fast"]:
-        result = gpureduce.sum(array, strategy, dtype=target)
-        if target.startswith("complex"):
-            assert result.value.dtype == target
-            assert abs(complex(result.value) - exact(array)) <= 1e-6 * magnitude(array)
-        else:
-            check(result, array, target)
-
-
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 @pytest.mark.parametrize("strategy", ["auto", "fast", "cpu", "numpy"])
 def test_complex(strategy, dtype):

@@ -129,24 +129,6 @@ def test_dtypes_without_a_sum(strategy, array):
         gpureduce.sum(array, strategy)
 
 
-@pytest.mark.parametrize(
-    ("source", "target"),
-    [
-        ("f8", "i4"),
-        ("c16", "f8"),
-        ("f4", "bool"),
-        ("i4", "bool"),
-        ("f4", "O"),
-        ("i4", "S3"),
-        ("?", "bool"),
-    ],
-)
-@pytest.mark.parametrize("timing", [True, False])
-def test_dtype_that_would_lose_data(source, target, timing):
-    with pytest.raises(TypeError, match=r"would lose part|cannot hold a sum"):
-        gpureduce.sum(A.astype(source), "cpu", dtype=target, timing=timing)
-
-
 def test_a_sum_does_not_import_masked_arrays():
     """A signal handler that summed in the middle of that import called itself without end."""
     run_python(

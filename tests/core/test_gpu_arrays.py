@@ -73,23 +73,6 @@ def test_strides(producer):
     check(add(producer(cube.T), "sequential"), cube)  # the same elements side by side
 
 
-CASTS = [("int64", "float64"), ("int32", "float32"), ("float64", "float32"), ("bool", "float64"),
-         ("float32", "float64"), ("int8", "int16"), ("float16", "float32")]  # fmt: skip
-
-
-@pytest.mark.parametrize(("source", "target"), CASTS)
-def test_casts(producer, source, target):
-    array = array_of(source, 2003)
-    check(add(producer(array), dtype=target), array, target)
-
-
-def test_casts_that_cannot_be():
-    with pytest.raises(TypeError, match="cast the array first"):
-        add(ByInterface(array_of("float32", 10)), dtype="float16")
-    with pytest.raises(TypeError, match="would lose part"):
-        add(ByInterface(array_of("float32", 10)), dtype="int32")
-
-
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 def test_complex(producer, dtype):
     rng = np.random.default_rng(5)

@@ -94,6 +94,16 @@ def test_what_a_device_array_describes_cannot_be_changed(name, value):
 WRONG = (-1, 99, 2**30)
 
 
+@pytest.mark.parametrize("place", [0, 1, 3, 4])
+@pytest.mark.parametrize("wrong", [-2, 99])
+def test_conversions_of_no_dtype(place, wrong):
+    numbers = [0, -1, 1, 0, 0]
+    assert _host.how(*numbers)[0] == 0
+    numbers[place] = wrong
+    with pytest.raises(ValueError, match="no such dtype, place or grouping"):
+        _host.how(*numbers)
+
+
 @pytest.mark.parametrize("wrong", [*WRONG, _host.LOAD_F64 - 1])
 @pytest.mark.parametrize("which", range(4))
 @pytest.mark.parametrize("exactly", [True, False])

@@ -4,6 +4,7 @@
 
 #include "bindings/gil.h"
 #include "bindings/numpy_arrays.h"
+#include "shared/how.h"
 #include "shared/registry.h"
 #include "shared/samples.h"
 
@@ -30,15 +31,31 @@ static PyObject *py_strategies(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(no
 
 static PyObject *py_dtypes(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
 {
-    return Py_BuildValue("["
-#define DTYPE(name, load, acc, result) "(siis)"
-#include "dtypes.def"
-#undef DTYPE
-                         "]"
-#define DTYPE(name, load, acc, result) , #name, GR_LOAD_##load, GR_ACC_##acc, #result
-#include "dtypes.def"
-#undef DTYPE
-    );
+    PyObject *list = PyList_New(GR_DTYPE_COUNT);
+    for (int i = 0; list && i < GR_DTYPE_COUNT; i++) {
+        const gr_dtype_row *dtype = &gr_dtype_rows[i];
+        PyObject *row = Py_BuildValue("siis", dtype->name, dtype->load, dtype->acc,
+                                      gr_dtype_rows[dtype->result].name);
+        if (!row || PyList_SetItem(list, i, row) < 0)
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+static PyObject *py_how(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    int source, wanted, exactly, place, groups;
+    if (!PyArg_ParseTuple(args, "iipii", &source, &wanted, &exactly, &place, &groups))
+        return NULL;
+    if (source < 0 || source >= GR_DTYPE_COUNT || wanted < -1 || wanted >= GR_DTYPE_COUNT ||
+        place < 0 || place >= GR_PLACE_COUNT || groups < 0 || groups >= GR_GROUPS_COUNT) {
+        PyErr_SetString(PyExc_ValueError, "no such dtype, place or grouping");
+        return NULL;
+    }
+    gr_how how = gr_how_of((gr_dtype)source, wanted, exactly, (gr_place)place, (gr_grouping)groups);
+    return Py_BuildValue("iiiOiiO", how.refusal, how.result, how.elements,
+                         how.halves ? Py_True : Py_False, how.load, how.acc,
+                         how.exactly ? Py_True : Py_False);
 }
 
 static PyObject *py_integrands(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
@@ -110,6 +127,10 @@ static PyMethodDef methods[] = {
     {"strategies", py_strategies, METH_NOARGS, "strategies()\n--\n\nThe lines of strategies.def."},
     {"dtypes", py_dtypes, METH_NOARGS,
      "dtypes()\n--\n\nThe lines of dtypes.def: (name, load, acc, result)."},
+    {"how", py_how, METH_VARARGS,
+     "how(source, wanted, exactly, place, groups)\n--\n\n"
+     "How elements are added up, as shared/how.h has it: (refusal, result, elements, halves, load, "
+     "acc, exactly). Dtypes are lines of dtypes.def."},
     {"integrands", py_integrands, METH_NOARGS, "integrands()\n--\n\nThe lines of integrands.def."},
     {"environment", py_environment, METH_O,
      "environment(name)\n--\n\nThe value of an environment variable, or None."},
@@ -160,6 +181,12 @@ static int exec_module(PyObject *module)
         {"ACC_U64", GR_ACC_u64},
         {"ACC_F32", GR_ACC_f32},
         {"ACC_F64", GR_ACC_f64},
+        {"ON_PROCESSORS", GR_ON_PROCESSORS},
+        {"SENT_TO_GPU", GR_SENT_TO_GPU},
+        {"ON_GPU", GR_ON_GPU},
+        {"ALL", GR_GROUPS_ALL},
+        {"AXES", GR_GROUPS_AXES},
+        {"SEGMENTS", GR_GROUPS_SEGMENTS},
     };
     for (size_t i = 0; i < sizeof constants / sizeof constants[0]; i++)
         if (PyModule_AddIntConstant(module, constants[i].name, constants[i].value) < 0)
