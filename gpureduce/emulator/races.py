@@ -166,7 +166,8 @@ def named_schedule(wanted: str | Schedule) -> tuple[str, Schedule]:
         raise TypeError(f"a schedule is a name or a Schedule, not {type(wanted).__name__}")
     else:
         order, _, seed = wanted.partition(" ")
-        if order not in ORDERS or (seed and not (order == "random" and seed.isdecimal())):
+        is_seeded = order in ("random", "lockstep") and seed.isdecimal()
+        if order not in ORDERS or (seed and not is_seeded):
             raise ValueError(f"a schedule is one of {', '.join(ORDERS)}, or 'random 7': {wanted!r}")
         schedule = Schedule(order, int(seed or 0))
     checked(schedule)

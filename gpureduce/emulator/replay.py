@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import html
 import json
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpureduce.core import dtypes, exact, registry, sources
-from gpureduce.core.checks import named_keywords, shown, whole
+from gpureduce.core.checks import finite, named_keywords, shown, whole
 from gpureduce.core.request import launch_of
 from gpureduce.core.schedule import Schedule
 from gpureduce.emulator import (
@@ -179,12 +180,17 @@ class Replay(ReplayData):
         steps
             Which steps: by default all, or 200 of them at most, evenly spread.
         """
-        chosen = range(len(self.steps)) if steps is None else steps
+        count = len(self.steps)
+        chosen = list(range(count)) if steps is None else list(steps)
+        if not chosen or not all(isinstance(i, int) and 0 <= i < count for i in chosen):
+            raise ValueError(f"steps must be numbers from 0 to {count - 1}, at least one of them")
+        if not finite("seconds", seconds) > 0:
+            raise ValueError(f"seconds must be above 0, not {seconds}")
         if steps is None and len(chosen) > replay_picture.MOST_FRAMES:
             chosen = (
                 np.linspace(0, len(chosen) - 1, replay_picture.MOST_FRAMES).astype(int).tolist()
             )
-        replay_picture.film(self, Path(path), seconds, list(chosen))
+        replay_picture.film(self, Path(path), seconds, chosen)
 
 
 def _without_empty(step: Step) -> dict[str, Any]:
@@ -229,7 +235,8 @@ def replay(
         The order of threads: ``"lockstep"``, in which the lanes of a warp go together, or another
         one of `races`.
     values
-        The elements, in place of `n`: by default the digits 1 to 9 again and again.
+        The elements, in place of `n`: by default the digits 1 to 9 again and again. They must be
+        numbers of the dtype; without `dtype`, floats are float32.
     race
         A race out of `races` with the same `n` and `block`: shows its two accesses in both orders,
         side by side, and what each makes of the sum, where orders of threads are found for both.
@@ -256,6 +263,8 @@ def replay(
     (False, True)
     """
     if race is not None:
+        if not isinstance(race, Race):
+            raise TypeError(f"race must be one of gpureduce.races(...).races, not {shown(race)}")
         if beside is not None:
             raise ValueError("a race is shown beside itself: leave beside out")
         return _race_shown(strategy, race, (n, dtype, block, grid), values)
@@ -286,10 +295,12 @@ def _replayed(strategy: Any, argument: str, asked: tuple[Any, ...]) -> Replay:
             f"{chosen.name} makes sums along an axis: replay shows sums of a whole array"
         )
     if dtype is None:
-        dtype = "float32" if chosen.name == "exact" else "int32"
+        own = values if values is not None and np.asarray(values).dtype.kind == "f" else None
+        default = "float32" if chosen.name == "exact" or own is not None else "int32"
+        dtype = getattr(values, "dtype", default)
     if dtypes.name_of(dtypes.named(dtype)) not in chosen.dtypes:
         raise TypeError(f"{chosen.name} takes {', '.join(chosen.dtypes)}, not {dtype!r}")
-    threads, blocks, _ = launch_of(chosen, block or BLOCK, grid, None)
+    threads, blocks, _ = launch_of(chosen, BLOCK if block is None else block, grid, None)
     texts = {file: tuple(lines) for file, lines in sources.files().items()}
 
     def runs(arrays: list[_Array], *how: Any) -> list[Recording]:
@@ -313,15 +324,16 @@ def build(
     if sums.itemsize == conversion.result.itemsize:  # signed
         sums = conversion.result
     name, order = named_schedule(schedule)
-    (run,) = runs([array], wanted, block, grid, order)
+    how = (wanted, block, grid, order)
+    (run,) = runs([array], *how)
     if run.has_more:
-        raise ValueError(_too_long(kernel, len(array), block))
+        raise ValueError(_too_long(kernel, array, block, lambda part: runs([part], *how)[0]))
     if not run.steps:
         raise ValueError(f"{kernel} has no step to show: {run.fault or 'it does nothing'}")
     elements = provenance.codes(len(array), array.dtype, sums)
     readers = [
         Reader(one, memories(one, (array.dtype, sums), input_name), sums)
-        for one in [run, *runs(elements, wanted, block, grid, order)]
+        for one in [run, *runs(elements, *how)]
     ]
     traced = provenance.trace(readers[0], readers[1:], elements, input_name)
     made = tuple(
@@ -334,22 +346,40 @@ def build(
     return Replay(
         kernel, len(array), array.dtype.name, run.launches[0][1] if run.launches else block,
         name, None if run.fault else _value(conversion, run.bits),
-        conversion.result.type(np.sum(array.astype(np.float64))), run.fault,
+        dtypes.quietly(_sum_of, array, conversion.result), run.fault,
         tuple(array.tolist()), tuple(run.launches), tuple(readers[0].arrays), made, traced.parts,
         traced.unknown, {file: text for file, text in texts.items() if file in files},
+        start=len(made) - 1 if run.fault else 0,
     )  # fmt: skip
 
 
 def _elements(n: int | None, dtype: npt.DTypeLike, values: Any) -> _Array:
+    wanted = dtypes.named(dtype)
     if values is None:
         count = whole("n", 256 if n is None else n, 1, 2**20)
-        return (1 + np.arange(count) % 9).astype(dtypes.named(dtype))
+        return (1 + np.arange(count) % 9).astype(wanted)
     array = np.asarray(values)
     if n is not None:
         raise ValueError("values say how many elements there are: leave n out")
     if array.ndim != 1 or not array.size:
         raise ValueError(f"values must be a list of numbers, not {shown(values)}")
-    return np.ascontiguousarray(array.astype(dtypes.named(dtype)))
+    if array.dtype.kind not in "biuf" and array.dtype != wanted:
+        raise TypeError(f"values must be numbers, not {array.dtype}")
+    made = np.ascontiguousarray(dtypes.quietly(array.astype, wanted))
+    exact = made.astype(array.dtype) == array if wanted.kind != "f" else np.ones(1, bool)
+    if not np.all(exact):
+        first = int(np.argmin(exact))
+        raise ValueError(
+            f"values[{first}] is {array[first]}, which {wanted} cannot hold: name a dtype"
+        )
+    return made
+
+
+def _sum_of(array: _Array, result: np.dtype[Any]) -> Any:
+    """The right sum. Integers wrap around, as those of a kernel do."""
+    if result.kind == "f":
+        return result.type(math.fsum(array.astype(np.float64).tolist()))
+    return np.sum(array, dtype=result)
 
 
 def _value(conversion: dtypes.Conversion, bits: bytes) -> Any:
@@ -361,8 +391,11 @@ def _value(conversion: dtypes.Conversion, bits: bytes) -> Any:
     return exact.value(total, conversion.result)
 
 
-def _too_long(name: str, n: int, block: int) -> str:
+def _too_long(name: str, array: _Array, block: int, run: Callable[[_Array], Recording]) -> str:
+    fits = len(array) // 2
+    while fits > 1 and run(array[:fits]).has_more:
+        fits //= 2
     return (
-        f"{name} takes more than {MOST_STEPS:,} steps for n={n:,} with blocks of {block}: take "
-        f"n={max(n // 4, 64):,} or less, or larger blocks"
+        f"{name} takes more than {MOST_STEPS:,} steps for n={len(array):,} with blocks of {block}: "
+        f"take n={fits:,} or less"
     )

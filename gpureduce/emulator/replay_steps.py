@@ -139,6 +139,10 @@ class Parts:
         twice = self.twice | other.twice | (self.once & other.once)
         return Parts(self.once | other.once, twice, self.foreign or other.foreign)
 
+    def __hash__(self) -> int:
+        """Python's hash of integers has few values for powers of two."""
+        return hash((self.once.bit_length(), self.once % 1000003, self.twice % 1000003))
+
     def __len__(self) -> int:
         return self.once.bit_count()
 

@@ -15,7 +15,8 @@ def summary(shown: ReplayData) -> str:
     """What the replay shows, and the sum."""
     blocks, threads = shown.launches[0] if shown.launches else (0, shown.block)
     head = (
-        f"{shown.strategy}: {shown.n:,} elements, {counted(blocks, 'block')} of {threads} threads, "
+        f"{shown.strategy}: {counted(shown.n, 'element')}, {counted(blocks, 'block')} of "
+        f"{threads} threads, "
         f"{counted(len(shown.launches), 'launch')}, {counted(len(shown.steps), 'step')}."
     ).replace("launchs", "launches")
     if shown.fault:
@@ -75,7 +76,7 @@ def _spans(numbers: Sequence[int], to: str) -> str:
     if last - first == count - 1:
         return f"{first}{word}{last}"
     steps = {b - a for a, b in itertools.pairwise(numbers)}
-    if len(steps) == 1 and count > 2:
+    if len(steps) == 1 and count > 4:
         return f"{first}, {numbers[1]}, .., {last}"
     shown = ", ".join(map(str, numbers[:4]))
     return shown if count <= 4 else f"{shown}, .. {last} ({count})"

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 import gpureduce
-from gpureduce.core import dtypes
+from gpureduce.core import dtypes, registry
 from gpureduce.core.dtypes import Array
 from gpureduce.core.request import launch_sizes
 from gpureduce.core.schedule import Schedule
@@ -53,25 +53,33 @@ def _readable(run: Recording, text: str) -> Recording:
 
 
 def failing(made: Kernel, verdict: Verdict) -> Replay:
-    """A replay of the race or the smallest failure of a verdict; of a right kernel, any run."""
-    if verdict.races and verdict.races.races:
-        found = verdict.races
-        try:
-            return gpureduce.replay(
-                made, found.n, block=found.block, grid=found.grid, dtype=found.dtype,
-                race=found.races[0],
-            )  # fmt: skip
-        except ValueError:
-            pass  # the race needs more steps than can be shown
-    if verdict.failures and verdict.failures[0].case.n <= _MOST_N:
-        case = verdict.failures[0].case
+    """A replay of what a verdict found wrong: a failure, or else a race. Else any run."""
+    failures = [*verdict.failures, *verdict.reasons.values()]
+    failure = next((one for one in failures if one.case.n <= _MOST_N), None)
+    if failure:
+        case = failure.case
         order = case.order if case.order != trials.ON_CARD else "lockstep"
-        shown = replay(made, case.n, case.dtype, case.block, case.grid or None, order, None)
+        shown = replay(made, None, case.dtype, case.block, case.grid or None, order,
+                       _numbers(made, case))  # fmt: skip
+    elif verdict.races and verdict.races.races:
+        found = verdict.races
+        return gpureduce.replay(
+            made, found.n, block=found.block, grid=found.grid, dtype=found.dtype,
+            race=found.races[0],
+        )  # fmt: skip
     else:
-        block = verdict.condition.usual_block if verdict.condition else None
-        n = 4 * block * made.domain.per_thread if block else None
-        shown = replay(made, n, verdict.dtypes[0], block, None, "lockstep", None)
+        shown = replay(made, None, verdict.dtypes[0], None, None, "lockstep", None)
     return dataclasses.replace(shown, start=_first_wrong(shown))
+
+
+def _numbers(made: Kernel, case: trials.Case) -> Array:
+    """The elements of a case."""
+    dtype = dtypes.named(case.dtype)
+    conversion = dtypes.convert(dtype, None if dtype.itemsize < 4 else dtype)
+    finish = registry.finish_number(None)
+    strategy = registry.STRATEGIES["sequential"]  # any: only types matter here
+    of = trials.Subject(strategy, case.dtype, conversion.load, conversion.acc, finish, made.text)
+    return of.numbers(case)
 
 
 def _first_wrong(shown: Replay) -> int:

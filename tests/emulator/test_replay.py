@@ -167,6 +167,32 @@ def test_a_failing_kernel_is_shown_up_to_its_fault():
     assert shown.value is None and shown.steps and shown.fault in str(shown)
 
 
+def test_an_access_behind_an_array_is_named_by_the_array():
+    text = FAULT.replace("99999", "1")
+    shown = gpureduce.replay(gpureduce.kernel(text), 32, block=32)
+    assert shown.start == len(shown.steps) - 1 and "in[1..32]" in shown.sentences[shown.start]
+    assert shown.counters["global_load_requests"] == 1
+
+
+@pytest.mark.parametrize(("values", "dtype", "total"), [
+    ([0.5, 0.25], "float32", 0.75), (np.array([3, -4], np.int8), "int8", -1),
+    ([2**31 - 1, 1], "int32", -(2**31)),
+])  # fmt: skip
+def test_values_keep_their_dtype(values, dtype: str, total: float):
+    shown = gpureduce.replay("cascade", values=values)
+    assert shown.dtype == dtype and shown.is_right and shown.value == total
+
+
+def test_a_verdicts_failure_is_played_with_its_elements():
+    from gpureduce.kernels import replaying
+
+    made = gpureduce.kernel(TWICE)
+    verdict = gpureduce.check(made, "int32", hint=False)
+    case, shown = verdict.failures[0].case, replaying.failing(made, verdict)
+    assert (shown.n, shown.block) == (case.n, case.block) and not shown.is_right
+    assert str(shown.expected) == verdict.failures[0].expected
+
+
 def test_two_side_by_side_have_the_same_elements():
     shown = gpureduce.replay("interleaved_idx", beside="sequential", values=[3, 1, 4, 1, 5] * 50)
     assert shown.beside.elements == shown.elements and shown.value == shown.beside.value == 700
@@ -196,7 +222,10 @@ def test_a_race_is_shown_in_both_orders():
     (("sequential", 0), ValueError, "n"),
     (("sequential", 10, {"values": [1]}), ValueError, "leave n out"),
     (("sequential", None, {"values": [[1]]}), ValueError, "list of numbers"),
-    (("sequential", 2**20), ValueError, "more than 65,536 steps .* take n=262,144 or less"),
+    (("sequential", 2**20), ValueError, "more than 65,536 steps .* take n=65,536 or less"),
+    (("sequential", None, {"values": [0.5], "dtype": "int32"}), ValueError, "values.0. is 0.5"),
+    (("sequential", None, {"values": ["a"]}), TypeError, "must be numbers"),
+    (("sequential", None, {"race": "x"}), TypeError, "race must be one of"),
     (("sequential", None, {"dtype": "complex64"}), TypeError, "complex64"),
     (("sequential", None, {"schedule": "sideways"}), ValueError, "forward"),
     (("sequential", None, {"block": 33}), ValueError, "33"),

@@ -364,7 +364,7 @@ static void run_one(Worker *w, gr_recorder *r, uint64_t team)
     with_memory(w, r, [&] { begin_team(w, r); });
     w->recorder = r->failed ? nullptr : r;
     run_team(w, team);
-    if (w->recorder && !w->faulted)
+    if (w->recorder && (!w->faulted || r->replay))
         with_memory(w, r, [&] { end_team(w, r); });
     w->recorder = nullptr;
 }

@@ -47,16 +47,17 @@ void keep_launch(gr_recorder *r, const Launch *launch)
 }
 
 /* Returns the number of the array of this launch that has the address: of several in one
- * allocation, the one that begins last before it. */
-static uint32_t find_array(const Replay *replay, bool is_shared, uint64_t at, const char *name)
+ * allocation, the one that begins last before it. `beyond`: also an address behind the end. */
+static uint32_t find_array(const Replay *replay, bool is_shared, uint64_t at, const char *name,
+                           bool beyond = false)
 {
     uint32_t found = UINT32_MAX;
     for (size_t i = replay->arrays.size(); i-- > 0;) {
         const gr_step_array *array = &replay->arrays[i];
         if (array->launch + 1 != replay->launches.size())
             break;
-        if (!array->is_shared == is_shared || at - array->base >= array->bytes ||
-            (name && array->name != name))
+        if (!array->is_shared == is_shared || at < array->base ||
+            (!beyond && at - array->base >= array->bytes) || (name && array->name != name))
             continue;
         if (found == UINT32_MAX || array->base > replay->arrays[found].base)
             found = (uint32_t)i;
@@ -85,8 +86,11 @@ static void find_shared(const Worker *w, Replay *replay, gr_step_lane *lane, uin
 static void find_global(Replay *replay, gr_step_lane *lane, uintptr_t address, size_t bytes)
 {
     lane->array = find_array(replay, false, address, nullptr);
+    uintptr_t first;
+    if (lane->array == UINT32_MAX && !device_range(reinterpret_cast<const void *>(address), &first))
+        lane->array = find_array(replay, false, address, nullptr, true);
     if (lane->array == UINT32_MAX) {
-        uintptr_t first = address;
+        first = address;
         size_t size = device_range(reinterpret_cast<const void *>(address), &first);
         lane->array = (uint32_t)replay->arrays.size();
         add_array(replay, nullptr, false, first, size ? size : bytes, 0);

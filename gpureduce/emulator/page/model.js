@@ -157,10 +157,12 @@ class Model {
     return next && BARRIERS.includes(next.kind) && next.lanes.includes(lane) ? "waits" : "ready";
   }
 
-  /* The line at which a warp was last. */
+  /* The step at whose line a warp is: that of the barrier where it waits, or its last one. */
   lineOf(launch, block, warp) {
-    const own = this.warps.get(`${launch}.${block}.${warp}`) || [];
-    for (let i = upper(own, this.at) - 1; i >= 0; i--)
+    const key = `${launch}.${block}.${warp}`, own = this.warps.get(key) || [], at = upper(own, this.at);
+    const next = this.steps[own[at]];
+    if (at && next && isBarrier(next) && this.step.warpKey !== key) return next;
+    for (let i = at - 1; i >= 0; i--)
       if (this.steps[own[i]].line) return this.steps[own[i]];
     return null;
   }
@@ -234,7 +236,7 @@ class Part {
     if (this.foreign && !this.count) return "what was in memory before";
     if (!this.count) return "no element";
     const spans = this.runs.slice(0, 3).map(([first, step, count]) =>
-      count === 1 ? `${first}` : step === 1 ? `${first} to ${first + count - 1}`
+      count === 1 ? `${first}` : count === 2 ? `${first} and ${first + step}` : step === 1 ? `${first} to ${first + count - 1}`
         : `${first}, ${first + step}, .., ${first + step * (count - 1)}`);
     const more = this.runs.length > 3 ? `, and ${this.runs.length - 3} more spans` : "";
     const twice = this.repeated.length ? "; some of them more than once" : "";

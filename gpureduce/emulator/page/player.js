@@ -97,7 +97,11 @@ class Player {
 
   showCounters(other) {
     const body = this.part("tbody"), own = this.model.counters;
-    this.rows ??= new Map();
+    if (!this.rows) {
+      this.rows = new Map();
+      if (other) body.innerHTML = "<tr><th></th><th></th><th></th></tr>";
+      if (other) [this.model.data.strategy, other.model.data.strategy].forEach((name, i) => (body.rows[0].cells[i + 1].textContent = name));
+    }
     for (const name of Object.keys(this.model.data.counters)) {
       const value = own.get(name) || 0, theirs = other ? other.model.counters.get(name) || 0 : null;
       const total = this.model.data.counters[name] || (other && other.model.data.counters[name]);
@@ -287,7 +291,11 @@ function measure() {
 }
 
 function listen() {
-  byId("controls").addEventListener("click", (event) => event.target.dataset.do && act(event.target.dataset.do));
+  byId("controls").addEventListener("click", (event) => {
+    if (!event.target.dataset.do) return;
+    if (event.detail) event.target.blur(); // a click of the mouse: keys are for the page again
+    act(event.target.dataset.do);
+  });
   byId("step").addEventListener("input", (event) => {
     play(false);
     goTo(Number(event.target.value), longest());
@@ -299,6 +307,7 @@ function listen() {
   for (const name of ["block", "warp"])
     byId(name).addEventListener("change", (event) => {
       page.view[name] = event.target.value === "" ? null : Number(event.target.value);
+      event.target.blur();
       showAll();
     });
   document.addEventListener("keydown", (event) => {

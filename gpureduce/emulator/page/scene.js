@@ -43,11 +43,15 @@ class Scene {
 }
 
 function shortened(value, width) {
-  const first = Array.isArray(value) ? value.reduce((a, b) => (typeof a === "number" && typeof b === "number" ? a + b : ""), 0) : value;
-  const text = typeof first === "number" && !Number.isInteger(first) ? first.toPrecision(3) : String(first);
-  if (text.length * 5.6 <= width || typeof first !== "number") return text.length * 5.6 <= width ? text : "";
-  const brief = Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 0 }).format(first);
-  return brief.length * 5.6 <= width ? brief : "";
+  const add = (a, b) => (typeof a === "number" && typeof b === "number" ? a + b : "");
+  const one = Array.isArray(value) ? value.reduce(add, 0) : value;
+  const forms = [String(one)];
+  if (typeof one === "number") {
+    const brief = { notation: "compact", maximumSignificantDigits: 2 };
+    if (!Number.isInteger(one)) forms.push(one.toPrecision(3), one.toPrecision(2));
+    forms.push(Intl.NumberFormat("en", brief).format(one).replace(/^(-?)0\./, "$1."));
+  }
+  return forms.find((text) => text.length * 5.6 <= width) || "";
 }
 
 /* The stage for the step that the model is at. `view` has the block and the warp that were chosen,
