@@ -53,7 +53,8 @@ SENT_TO_GPU: int
 ON_GPU: int
 ALL: int
 AXES: int
-SEGMENTS: int
+OFFSETS: int
+IDS: int
 
 _T = TypeVar("_T")
 
@@ -175,7 +176,7 @@ def sum_axis(
 @overload
 def sum_axis(
     array: np.ndarray[Any, Any],
-    axis: tuple[int, ...],
+    axis: tuple[int, ...] | None,
     keepdims: bool,
     exactly: bool,
     common: None,
@@ -202,9 +203,6 @@ def sum_segments(
     initial: int | tuple[tuple[float, ...], ...],
     /,
 ) -> tuple[float, int]: ...
-def cpu_sum(
-    array: np.ndarray[Any, Any], load: int, acc: int, components: int, threads: int, /
-) -> tuple[bytes, float]: ...
 def are_bools(array: np.ndarray[Any, Any], /) -> bool: ...
 def cpu_error_factor(n: int, load: int, acc: int, /) -> float: ...
 def cpu_sum_samples(

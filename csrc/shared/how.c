@@ -20,7 +20,7 @@ static void add_integers(gr_how *how, const gr_dtype_row *from, gr_grouping grou
     bool in_32_bits = gr_load_size(to->load) == 4 && gr_load_size(from->load) == 4;
     if (in_32_bits)
         how->load = GR_LOAD_u32;
-    how->acc = in_32_bits && groups != GR_GROUPS_SEGMENTS ? GR_ACC_u32 : GR_ACC_u64;
+    how->acc = in_32_bits && groups < GR_GROUPS_OFFSETS ? GR_ACC_u32 : GR_ACC_u64;
 }
 
 /* Whether reading an element as an accumulator gives what a cast to the result would. */
@@ -38,7 +38,7 @@ static void add_floats(gr_how *how, const gr_dtype_row *from, gr_place place, gr
     const gr_dtype_row *to = &gr_dtype_rows[how->result];
     bool integers = !has_floats(from), wide = integers && gr_load_size(from->load) == 8;
     bool is_read = widens(from, to), to_pairs = to->parts > from->parts;
-    bool in_groups = groups != GR_GROUPS_ALL, by_segment = groups == GR_GROUPS_SEGMENTS;
+    bool in_groups = groups != GR_GROUPS_ALL, by_segment = groups >= GR_GROUPS_OFFSETS;
     how->acc = to->acc;
     how->load = is_read ? from->load : to->load;
     if (by_segment && place == GR_ON_PROCESSORS)
@@ -72,7 +72,9 @@ gr_how gr_how_of(gr_dtype source, int wanted, bool exactly, gr_place place, gr_g
     gr_how how = {
         .result = wanted < 0 ? from->result : (gr_dtype)wanted, .elements = -1, .load = from->load};
     const gr_dtype_row *to = &gr_dtype_rows[how.result];
-    how.exactly = exactly && has_floats(to);
+    bool always = groups == GR_GROUPS_IDS ||
+                  (groups == GR_GROUPS_OFFSETS && place == GR_ON_PROCESSORS);
+    how.exactly = (exactly || always) && has_floats(to);
     if (how.result == GR_DTYPE_bool)
         how.refusal = GR_NO_SUM;
     else if (has_floats(from) > has_floats(to) || from->parts > to->parts)

@@ -29,7 +29,13 @@ extern const gr_dtype_row gr_dtype_rows[GR_DTYPE_COUNT];
 /* Where sums are computed, and where their elements lie. */
 typedef enum { GR_ON_PROCESSORS, GR_SENT_TO_GPU, GR_ON_GPU, GR_PLACE_COUNT } gr_place;
 
-typedef enum { GR_GROUPS_ALL, GR_GROUPS_AXES, GR_GROUPS_SEGMENTS, GR_GROUPS_COUNT } gr_grouping;
+typedef enum {
+    GR_GROUPS_ALL,
+    GR_GROUPS_AXES,
+    GR_GROUPS_OFFSETS,
+    GR_GROUPS_IDS,
+    GR_GROUPS_COUNT
+} gr_grouping;
 
 /* Why there is no such sum. gpureduce/core/dtypes.py has the texts. */
 typedef enum {
@@ -53,7 +59,8 @@ typedef struct {
 } gr_how;
 
 /* `wanted` is the dtype of the sums, or -1 for numpy.sum's. `exactly` says whether sums of floats
- * are to be rounded once; those of integers never are. */
+ * are to be rounded once. Those by ids always are, and those by offsets on processors; those of
+ * integers never are. */
 gr_how gr_how_of(gr_dtype source, int wanted, bool exactly, gr_place place, gr_grouping groups);
 
 #endif

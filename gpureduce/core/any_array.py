@@ -21,7 +21,7 @@ from gpureduce.core import (
     timedeltas,
 )
 from gpureduce.core.devices import LEAST_SHARED_BYTES
-from gpureduce.core.request import Arguments, Request, placed_on_several, resolve, strategy_of
+from gpureduce.core.plan import Arguments, Plan, placed_on_several, resolve, strategy_of
 from gpureduce.core.results import Outcome, SumResult, Timing
 
 
@@ -47,32 +47,32 @@ def add(call: Arguments, arr: npt.ArrayLike, into: _host.Exact | None = None) ->
         device, with_processors = calibration.way_for(array.nbytes)
         call = call._replace(device=device)
         several = [None, devices.choose_device(device)] if with_processors else None
-    request = resolve(call, strategy, array.dtype)
-    outcome = _add_host_array(request, array, several, into)
+    plan = resolve(call, strategy, array.dtype)
+    outcome = _add_host_array(plan, array, several, into)
     if not call.timing:
         return SumResult(outcome.value, None)
-    return SumResult(outcome.value, _timing(request, array, outcome, start))
+    return SumResult(outcome.value, _timing(plan, array, outcome, start))
 
 
 def _add_host_array(
-    request: Request,
+    plan: Plan,
     array: dtypes.Array,
     several: Sequence[devices.Device | None] | None,
     into: _host.Exact | None,
 ) -> Outcome:
     if several:
-        return on_several.add(request, array, several, into)
-    if request.on_host:
-        return on_host.add(request, array, into)
-    device = devices.choose_device(request.device, or_cpu=True)
-    return on_device.add(request, array, device, into)
+        return on_several.add(plan, array, several, into)
+    if plan.on_host:
+        return on_host.add(plan, array, into)
+    device = devices.choose_device(plan.device, or_cpu=True)
+    return on_device.add(plan, array, device, into)
 
 
-def _timing(request: Request, array: dtypes.Array, outcome: Outcome, start: float) -> Timing:
+def _timing(plan: Plan, array: dtypes.Array, outcome: Outcome, start: float) -> Timing:
     return outcome.timing(
-        request.strategy.name,
+        plan.strategy.name,
         dtypes.name_of(array.dtype),
-        request.finish or request.strategy.finishes[0],
+        plan.finish or plan.strategy.finishes[0],
         array.size,
         array.size * array.dtype.itemsize,
         (time.perf_counter() - start) * 1e3,

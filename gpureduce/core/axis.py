@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpureduce import _host
 from gpureduce.core import (
     arrays,
     axis_on_device,
@@ -24,8 +25,8 @@ from gpureduce.core import (
     timedeltas,
 )
 from gpureduce.core.checks import one_of
+from gpureduce.core.plan import Arguments, resolve, strategy_of
 from gpureduce.core.reduction import Reduction
-from gpureduce.core.request import Arguments, resolve, strategy_of
 from gpureduce.core.results import SumResult
 
 RESULTS = ("host", "device")
@@ -61,16 +62,16 @@ def add(call: Arguments, arr: npt.ArrayLike, how: Reduction) -> SumResult:
 
         any_of = functools.partial(np.any, **some)
         return timedeltas.add(array, call.dtype, how.initial, how.out, add_integers, any_of)
-    request = resolve(call, strategy, array.dtype)
-    if request.on_host:
-        outcome, finish = axis_on_host.add(request, array, how), request.strategy.finishes[0]
+    plan = resolve(call, strategy, array.dtype, _host.AXES)
+    if plan.on_host:
+        outcome, finish = axis_on_host.add(plan, array, how), plan.strategy.finishes[0]
     else:
-        outcome = axis_on_device.add_host(request, array, how)
+        outcome = axis_on_device.add_host(plan, array, how)
         finish = device_results.finish_of(outcome.launches)
     if not call.timing:
         return SumResult(outcome.value, None)
     total_ms = (time.perf_counter() - start) * 1e3
     name = dtypes.name_of(array.dtype)
     nbytes = array.size * array.dtype.itemsize
-    timing = outcome.timing(request.strategy.name, name, finish, array.size, nbytes, total_ms)
+    timing = outcome.timing(plan.strategy.name, name, finish, array.size, nbytes, total_ms)
     return SumResult(outcome.value, replace(timing, initial=bool(how.initial)))

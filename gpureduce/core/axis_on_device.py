@@ -27,13 +27,20 @@ from gpureduce.core import (
     registry,
 )
 from gpureduce.core.dtypes import Array
+from gpureduce.core.plan import (
+    CHOOSE,
+    ROUND_ONCE,
+    Arguments,
+    Plan,
+    check_levels,
+    launch_sizes,
+    strategy_of,
+)  # fmt: skip
 from gpureduce.core.reduction import Reduction
-from gpureduce.core.request import CHOOSE, Arguments, Request, launch_sizes, strategy_of
 from gpureduce.core.results import Outcome, SumResult, Timing
 from gpureduce.core.schedule import current
 from gpureduce.lazy_import import load_other
 
-_ROUND_ONCE = ("auto", "exact", "exact_levels")
 _MOST_KNOWN = 256  # descriptions of arrays, for each plan
 
 
@@ -64,13 +71,6 @@ def _name(strategy: registry.Strategy, exactly: bool, ran: int, launches: int) -
     return "exact" if exactly else registry.name_at(ran)
 
 
-def is_exact(strategy: registry.Strategy, result: np.dtype[Any]) -> bool:
-    """Whether sums in this dtype are rounded once. Sums of integers are never rounded."""
-    if strategy.name == "exact_levels" and not dtypes.is_exact(result):
-        raise ValueError("exact_levels adds up floats; sums of integers are exact without it")
-    return strategy.name in _ROUND_ONCE and dtypes.is_exact(result)
-
-
 def _memory_order(steps: tuple[int, ...], axes: tuple[int, ...]) -> list[int]:
     """The axes that stay, from the one with the largest step in memory to the smallest."""
     kept = [i for i in range(len(steps)) if i not in axes]
@@ -97,33 +97,15 @@ def _sums_in_memory(
 # --- host arrays -------------------------------------------------------------------------------
 
 
-def _elements(request: Request, source: np.dtype[Any]) -> np.dtype[Any] | None:
-    """The dtype that the elements of a host array are converted to; None to leave them."""
-    conversion = request.conversion
-    to_complex = conversion.is_complex and source.kind != "c"
-    if is_exact(request.strategy, conversion.result):
-        device_results.refuse_wide(source.kind, source.itemsize)
-        if to_complex:
-            return np.dtype(np.complex128)
-        return np.dtype(np.float64) if source.kind in "biu" else None
-    if conversion.is_complex:
-        return conversion.result if to_complex or conversion.cast is not None else None
-    return conversion.cast
-
-
-def add_host(request: Request, array: Array, how: Reduction) -> Outcome:
+def add_host(plan: Plan, array: Array, how: Reduction) -> Outcome:
     """The sums of a host array: it is copied to the device, and the sums are copied back."""
-    schedule, device = current(), devices.choose_device(request.device, or_cpu=True)
+    schedule, device = current(), devices.choose_device(plan.device, or_cpu=True)
     module = devices.module_of(device, traced=schedule.traced)
-    conversion = request.conversion
-    result = conversion.result
-    check_strategy(request.strategy, "cpu", "numpy")
+    conversion, result = plan.conversion, plan.conversion.result
+    check_strategy(plan.strategy, "cpu", "numpy")
     job = reduction.checked(how, array, result)
-    initial, exactly = (
-        device_results.initial_of(how.initial, result),
-        is_exact(request.strategy, result),
-    )
-    array = arrays.without_gaps(array, _elements(request, array.dtype) or array.dtype)
+    initial = device_results.initial_of(how.initial, result)
+    array = arrays.without_gaps(array, conversion.elements or array.dtype)
     mask = None if job.mask is None else arrays.without_gaps(job.mask, job.mask.dtype)
     shape, arrange = _sums_in_memory(
         array.shape, array.strides, job.axes, job.keepdims, np.transpose
@@ -131,8 +113,8 @@ def add_host(request: Request, array: Array, how: Reduction) -> Outcome:
     made = np.empty(shape, result)
     sums = arrange(made) if arrange else made
     details = (
-        conversion.acc, exactly, dtypes.load_of(result), initial, _number(request.strategy),
-        request.block, request.grid, schedule.number, schedule.seed, request.timed, False,
+        conversion.acc, conversion.exactly, dtypes.load_of(result), initial, _number(plan.strategy),
+        plan.block, plan.grid, schedule.number, schedule.seed, plan.timed, False,
     )  # fmt: skip
     kind = "B" if dtypes.is_bfloat16(array.dtype) else array.dtype.kind
     ran, block, grid, launches, ms = module.sum_axis_of_host(
@@ -140,7 +122,7 @@ def add_host(request: Request, array: Array, how: Reduction) -> Outcome:
     )
     source = "emulator" if device.backend == "emulator" else "cuda_event"
     outcome = Outcome(None, source, device.backend, device.name, peak_gb_s=device.peak_gb_s)
-    outcome.strategy = _name(request.strategy, exactly, ran, launches)
+    outcome.strategy = _name(plan.strategy, conversion.exactly, ran, launches)
     outcome.block, outcome.grid, outcome.launches = block or None, grid or None, launches
     outcome.h2d_ms, outcome.kernel_ms, outcome.d2h_ms = ms or (0.0, 0.0, 0.0)
     if job.out is not None:
@@ -198,17 +180,16 @@ class _Plan:
         call, how = self.call, self.how
         gpu_arrays.check_same_device(call.device, device)
         check_strategy(self.strategy)
-        exactly = self.strategy.name in _ROUND_ONCE
         conversion, name = device_results.conversion_of(
-            kind, nbytes, call.dtype, exactly, _host.AXES
+            kind, nbytes, call.dtype, self.strategy.name in ROUND_ONCE, _host.AXES
         )
-        exactly = is_exact(self.strategy, conversion.result)
+        check_levels(self.strategy, conversion)
         axes = reduction.reduced_axes(how.axis, len(shape))
         initial = device_results.initial_of(how.initial, conversion.result)
         target = device_results.target_of(conversion, name)
         block, grid = launch_sizes(call.block, call.grid)
         details = (
-            conversion.acc, exactly, target, initial,
+            conversion.acc, conversion.exactly, target, initial,
             _number(self.strategy), block, grid, 0, 0, bool(call.timing), False,
         )  # fmt: skip
         first, arrange = _sums_in_memory(shape, steps, axes, how.keepdims, self.library.transpose)
@@ -216,7 +197,7 @@ class _Plan:
         return _Known(
             (lambda stream: arrange(made(stream))) if arrange else made,
             reduction.shape_of_result(shape, axes, how.keepdims), name, reduction.bits(axes),
-            details, exactly, device, (kind, nbytes), math.prod(shape),
+            details, conversion.exactly, device, (kind, nbytes), math.prod(shape),
         )  # fmt: skip
 
 

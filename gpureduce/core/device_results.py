@@ -140,12 +140,6 @@ def initial_of(initial: object, result: np.dtype[Any]) -> tuple[Any, Any]:
     return sum(parts[0]), sum(parts[1])
 
 
-def refuse_wide(kind: str, nbytes: int) -> None:
-    """Raises for elements that kernels cannot add up exactly as floats."""
-    if kind in "iu" and nbytes == 8:
-        raise dtypes.refused(dtypes.TOO_WIDE)
-
-
 def check_out(out: Any, like: type, name: str, shape: tuple[int, ...]) -> None:
     """Raises if the sums of an array cannot be written to `out`. C checks where it lies."""
     dtype = str(getattr(out, "dtype", "")).rpartition(".")[2]

@@ -219,7 +219,9 @@ def _convert(
     found = _host.how(number, to, exactly, place, groups)
     refusal, result, elements, halves, load, acc, rounds_once = found
     if refusal:
-        raise refused(refusal, source, wanted)
+        part = None if wanted is None else part_of(wanted)
+        text = _REFUSALS[refusal - 1]
+        raise TypeError(text.format(result=wanted, part=part, source=name_of(source)))
     of = {-1: None, result: wanted or named(_NAMES[result])}
     made = of[elements] if elements in of else named(_NAMES[elements])
     return Conversion(made, load, acc, cast(Any, of[result]), halves, rounds_once)
@@ -235,12 +237,3 @@ _REFUSALS = (
     "arrays on a GPU cannot be cast to {part} element by element; cast the array first",
     "integers on a GPU cannot be cast to {result} element by element; cast the array first",
 )  # of gr_refusal
-TOO_WIDE = 4
-
-
-def refused(
-    refusal: int, source: np.dtype[Any] | None = None, result: np.dtype[Any] | None = None
-) -> TypeError:
-    """The error of a refusal."""
-    shown = {"source": source and name_of(source), "part": result and part_of(result)}
-    return TypeError(_REFUSALS[refusal - 1].format(result=result, **shown))

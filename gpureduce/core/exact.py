@@ -41,6 +41,13 @@ def _flat(array: dtypes.Array, cast: np.dtype[Any] | None = None) -> Iterator[dt
     return arrays.pieces(array, dtypes.Conversion(cast, 0, 0, array.dtype))
 
 
+def halves(integers: dtypes.Array) -> tuple[dtypes.Array, dtypes.Array]:
+    """Two floats for each 64-bit integer, which add up to it."""
+    whole = integers.astype(integers.dtype.newbyteorder("="), copy=False)
+    low = (whole & whole.dtype.type(0xFFFFFFFF)).astype(np.float64)
+    return low, (whole >> whole.dtype.type(32)).astype(np.float64) * 2.0**32
+
+
 def _pieces(array: dtypes.Array) -> Iterator[tuple[dtypes.Array, bool]]:
     """Yields flat pieces of floats that add up to the array, and whether their elements count.
 
@@ -54,9 +61,8 @@ def _pieces(array: dtypes.Array) -> Iterator[tuple[dtypes.Array, bool]]:
     else:
         for flat in _flat(array):
             for first in range(0, flat.size, arrays.PACK_ELEMENTS):
-                piece = flat[first : first + arrays.PACK_ELEMENTS]
-                yield (piece & piece.dtype.type(0xFFFFFFFF)).astype(np.float64), True
-                yield (piece >> piece.dtype.type(32)).astype(np.float64) * 2.0**32, False
+                low, high = halves(flat[first : first + arrays.PACK_ELEMENTS])
+                yield from ((low, True), (high, False))
 
 
 def feed(total: _host.Exact, array: dtypes.Array) -> float:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from gpureduce import _host
 from gpureduce.core import arrays, devices, dtypes, registry
-from gpureduce.core.request import Arguments, Launch, launch_of, number_of
+from gpureduce.core.plan import Arguments, Launch, launch_of, number_of
 from gpureduce.core.results import Outcome, SumResult
 
 _DEFAULT = -1
@@ -228,7 +228,7 @@ def add(
     by_defaults = call.dtype is None and call.device is None
     if (
         call.device is None
-        and call.chooses_launch
+        and (call.block, call.grid, call.finish) == (None, None, None)
         and is_quick(call.dtype)
         and type(call.strategy) is str
         and call.strategy in NUMBERS

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from gpureduce import _host
 from gpureduce.core import devices, dtypes, on_device, registry
 from gpureduce.core.checks import finite, named_keywords, no_such, whole
-from gpureduce.core.request import Request, launch_of, placed
+from gpureduce.core.plan import Plan, launch_of, placed
 from gpureduce.core.results import SumResult, Timing
 from gpureduce.core.schedule import current
 
@@ -218,8 +218,8 @@ def integrate(
     if chosen.kind == "host":
         value, timing = _on_host(problem, chosen, start)
     else:
-        request = Request(chosen, problem.conversion, *launch)
-        value, timing = _on_device(problem, request, devices.choose_device(device, or_cpu=True))
+        plan = Plan(chosen, problem.conversion, *launch)
+        value, timing = _on_device(problem, plan, devices.choose_device(device, or_cpu=True))
     object.__setattr__(timing, "total_ms", (time.perf_counter() - start) * 1e3)
     return SumResult(value, timing)
 
@@ -245,15 +245,15 @@ def _with_numpy(problem: _Problem) -> Any:
     return problem.dtype.type(problem.step * float(total))
 
 
-def _on_device(problem: _Problem, request: Request, device: devices.Device) -> tuple[Any, Timing]:
+def _on_device(problem: _Problem, plan: Plan, device: devices.Device) -> tuple[Any, Timing]:
     schedule = current()
     module = devices.module_of(device, traced=schedule.traced)
     bits, kernel_ms, h2d_ms, d2h_ms, init_ms, block, grid, launches, _, ran = module.sum_samples(
-        *problem.samples, request.launch(device, schedule), 0
+        *problem.samples, plan.launch(device, schedule), 0
     )
     row = registry.STRATEGIES[registry.name_at(ran)]
     return problem.value(bits), _timing(
-        problem, row.name, request.finish or row.finishes[0], device,
+        problem, row.name, plan.finish or row.finishes[0], device,
         kernel_ms=kernel_ms, h2d_ms=h2d_ms, d2h_ms=d2h_ms, init_ms=init_ms,
         block=block or None, grid=grid or None, launches=launches,
     )  # fmt: skip
@@ -306,7 +306,7 @@ def measure(
             for _ in range(repeats)
         ]
         return times, None, None
-    request = Request(chosen, problem.conversion, *launch_of(chosen, block, None, finish))
+    plan = Plan(chosen, problem.conversion, *launch_of(chosen, block, None, finish))
     on = devices.choose_device(device)
     module = devices.module_of(on)
-    return on_device.measured(module.sum_samples(*problem.samples, request.launch(on), repeats))
+    return on_device.measured(module.sum_samples(*problem.samples, plan.launch(on), repeats))

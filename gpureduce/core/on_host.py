@@ -9,44 +9,40 @@ import numpy as np
 
 from gpureduce import _host
 from gpureduce.core import exact
-from gpureduce.core.arrays import add_pieces, is_flat, joined
-from gpureduce.core.dtypes import Array, Conversion, load_of, quietly
-from gpureduce.core.request import Request
+from gpureduce.core.arrays import add_pieces, is_flat
+from gpureduce.core.dtypes import Array, Conversion, load_of, number_of, quietly
+from gpureduce.core.plan import Plan
 from gpureduce.core.results import Outcome
 
 
-def add(request: Request, array: Array, into: _host.Exact | None = None) -> Outcome:
+def add(plan: Plan, array: Array, into: _host.Exact | None = None) -> Outcome:
     """The sum of a host array; an exact one is also added to `into`, before it is rounded."""
-    if request.strategy.name == "numpy":
-        return _by_numpy(request, array)
-    if request.strategy.name == "cpu":
-        return _by_cpu(request, array)
-    total = into or exact.new(request.conversion.result)
+    if plan.strategy.name == "numpy":
+        return _by_numpy(plan, array)
+    if plan.strategy.name == "cpu":
+        return _by_cpu(plan, array)
+    total = into or exact.new(plan.conversion.result)
     ms = exact.feed(total, array)
-    return _outcome(exact.value(total, request.conversion.result), ms, "cpu")
+    return _outcome(exact.value(total, plan.conversion.result), ms, "cpu")
 
 
 def _outcome(value: object, ms: float, backend: str, pieces: int = 1) -> Outcome:
     return Outcome(value, "perf_counter", backend, "cpu", kernel_ms=ms, pieces=pieces)
 
 
-def _is_read_in_place(conversion: Conversion, array: Array) -> bool:
-    """Whether C reads the elements as they lie, with gaps or swapped bytes."""
-    complex_too = array.dtype.kind == "c"
-    as_it_is = conversion.cast is None and conversion.is_complex == complex_too
-    return as_it_is and bool(array.size) and not is_flat(array)
-
-
-def _in_place(conversion: Conversion, array: Array) -> Outcome:
-    """The sum along all axes, whose code copies a few elements at a time, by threads."""
-    result = conversion.result
-    initial: Any = 0 if result.kind in "iu" else ((), ())
-    parts = 2 if result.kind == "c" else 1
+def by_c(
+    how: Conversion, array: Array, axes: tuple[int, ...] | None = None, keepdims: bool = False,
+    out: Array | None = None, mask: Array | None = None, initial: Any = None,
+) -> tuple[Any, float]:  # fmt: skip
+    """Sums along axes of elements that C reads where they lie, and milliseconds."""
+    if initial is None:
+        initial = 0 if how.result.kind in "iu" else ((), ())
+    components = 2 if array.dtype.kind == "c" else 1
     details = (
-        load_of(array.dtype), conversion.acc, parts, load_of(result), result, None, None, initial
+        load_of(array.dtype), how.acc, components, load_of(how.result), how.result, out, mask,
+        initial,
     )  # fmt: skip
-    axes = tuple(range(array.ndim))
-    return _outcome(*_host.sum_axis(array, axes, False, False, None, details), "cpu")
+    return _host.sum_axis(array, axes, keepdims, how.exactly, None, details)
 
 
 def _rounds_between(array: Array, result: np.dtype[np.generic]) -> bool:
@@ -60,9 +56,9 @@ def _rounds_between(array: Array, result: np.dtype[np.generic]) -> bool:
     return result == np.float16 and not (array.dtype == result and is_flat(array))
 
 
-def _by_numpy(request: Request, array: Array) -> Outcome:
+def _by_numpy(plan: Plan, array: Array) -> Outcome:
     start = time.perf_counter()
-    result = request.conversion.result
+    result = plan.conversion.result
     if _rounds_between(array, result):
         total = np.sum(array, dtype=np.float32)
         value = quietly(total.astype, result)
@@ -71,22 +67,17 @@ def _by_numpy(request: Request, array: Array) -> Outcome:
     return _outcome(value, (time.perf_counter() - start) * 1e3, "numpy")
 
 
-def _by_cpu(request: Request, array: Array) -> Outcome:
+def _by_cpu(plan: Plan, array: Array) -> Outcome:
+    how = plan.conversion
+    if how.elements is None and how.is_complex == (array.dtype.kind == "c"):
+        return _outcome(*by_c(how, array), "cpu")
     times: list[float] = []
-    conversion = request.conversion
-    if _is_read_in_place(conversion, array):
-        return _in_place(conversion, array)
+    unrounded = Conversion(None, how.load, how.acc, number_of(how.acc))
 
     def add_one(piece: Array) -> bytes:
-        bits, ms = _host.cpu_sum(piece, conversion.load, conversion.acc, 1, 0)
+        value, ms = by_c(unrounded, piece)
         times.append(ms)
-        return bits
+        return bytes(value.tobytes())
 
-    if array.dtype.kind == "c" and conversion.cast is None and is_flat(array):
-        flat = array.reshape(-1, order="A")
-        bits, ms = _host.cpu_sum(flat, conversion.load, conversion.acc, 2, 0)
-        half = len(bits) // 2
-        parts = conversion.value(bits[:half]), conversion.value(bits[half:])
-        return _outcome(joined(conversion, *parts), ms, "cpu")
-    value = add_pieces(array, conversion, add_one)
+    value = add_pieces(array, how, add_one)
     return _outcome(value, sum(times), "cpu", len(times))

@@ -182,6 +182,13 @@ def initial_floats(initial: object, result: np.dtype[Any]) -> tuple[list[float],
         ) from None
 
 
+def initial_terms(initial: object, result: np.dtype[Any]) -> Any:
+    """`initial` for processors: an integer, or tuples of a real and an imaginary part's floats."""
+    if result.kind in "iu":
+        return initial_integer(initial, result)
+    return tuple(map(tuple, initial_floats(initial, result)))
+
+
 def initial_number(parts: tuple[Any, Any], result: np.dtype[Any]) -> Any:
     """What `initial_floats` found as one number, rounded."""
     real, imaginary = map(sum, parts)

@@ -28,7 +28,7 @@ from gpureduce.core import (
 )
 from gpureduce.core.checks import flag, named_keywords, no_such, whole
 from gpureduce.core.dtypes import Array, load_of, part_of, quietly
-from gpureduce.core.request import Arguments, Request, resolve
+from gpureduce.core.plan import Arguments, Plan, resolve
 from gpureduce.core.results import SumResult, Timing
 from gpureduce.core.segments_on_device import Groups
 
@@ -183,22 +183,17 @@ def segment_sum(
             return segment_sum(nat, **(where | {"num_segments": size}), timing=False).value > 0
 
         return timedeltas.add(array, dtype, initial, out, add_integers, any_of)
-    found = registry.STRATEGIES["auto" if name == "fast" else name]
-    request = resolve(
-        Arguments(found.name, dtype, device=device, timing=timing), found, array.dtype
-    )
+    call = Arguments(name, dtype, device=device, timing=timing)
+    grouping = _host.ALL if is_lesson else groups.kind
+    plan = resolve(call, registry.STRATEGIES[name], array.dtype, grouping)
     segments = _checked_segments(array, groups)
-    if request.on_host:
-        sums, ms = _add(request, array, segments, 0 if initial is None else initial, out)
-        outcome, name = _outcome(request, ms)
+    if plan.on_host:
+        sums, ms = _add(plan, array, segments, 0 if initial is None else initial, out)
+        outcome, name = _outcome(plan, ms)
     else:
-        into = _array_for(request, array, segments, out)
+        into = _array_for(plan, array, segments, out)
         index = cast(Array, segments.offsets if segments.ids is None else segments.ids)
-        if is_lesson:
-            made = segments_on_device.add_by_lesson(request, array, groups, index, into)
-        else:
-            made = segments_on_device.add_host(request, name, array, groups, index, into)
-        outcome, name = made
+        outcome, name = segments_on_device.add_host(plan, array, groups, index, into)
         sums = into if out is None else out
     if not timing:
         return SumResult(sums, None)
@@ -346,10 +341,10 @@ def _by_offsets(array: Array, found: Array, count: int | None) -> _Segments:
 
 
 def _array_for(
-    request: Request, array: Array, segments: _Segments, out: npt.NDArray[Any] | None
+    plan: Plan, array: Array, segments: _Segments, out: npt.NDArray[Any] | None
 ) -> Array:
     """The array that C stores the sums in."""
-    result = request.conversion.result
+    result = plan.conversion.result
     shape = (segments.size, *array.shape[1:])
     if out is not None:
         into = reduction.checked_out(out, array, shape, result)
@@ -371,23 +366,19 @@ def _empty(shape: tuple[int, ...], dtype: np.dtype[Any], segments: _Segments) ->
 
 
 def _add(
-    request: Request,
+    plan: Plan,
     array: Array,
     segments: _Segments,
     initial: Any,
     out: npt.NDArray[Any] | None,
 ) -> tuple[Array, float]:
     """The sums, and milliseconds."""
-    result = request.conversion.result
-    first: Any
-    if result.kind in "iu":
-        first = reduction.initial_integer(initial, result)
-    else:
-        first = tuple(map(tuple, reduction.initial_floats(initial, result)))
-    if request.strategy.name == "numpy":
+    result = plan.conversion.result
+    first = reduction.initial_terms(initial, result)
+    if plan.strategy.name == "numpy":
         number = first if result.kind in "iu" else reduction.initial_number(first, result)
-        return _by_numpy(request, array, segments, number, out)
-    sums = _array_for(request, array, segments, out)
+        return _by_numpy(plan, array, segments, number, out)
+    sums = _array_for(plan, array, segments, out)
     ms = _add_to(sums, array, segments, result, first)
     return (sums if out is None else out), ms
 
@@ -430,16 +421,16 @@ def _ids_of_rows(segments: _Segments, first: int, count: int) -> Array:
 
 
 def _by_numpy(
-    request: Request,
+    plan: Plan,
     array: Array,
     segments: _Segments,
     initial: Any,
     out: npt.NDArray[Any] | None,
 ) -> tuple[Array, float]:
     """By numpy.add.at. Sums of 16-bit floats are added in float32 and rounded once."""
-    result = request.conversion.result
+    result = plan.conversion.result
     start = time.perf_counter()
-    sums = _array_for(request, array, segments, out)
+    sums = _array_for(plan, array, segments, out)
     half = result.itemsize == 2 and result.kind not in "iu"
     total = np.full(sums.shape, initial, np.float32 if half else result)
     step = max(1, arrays.PACK_ELEMENTS // max(1, math.prod(array.shape[1:])))
@@ -451,11 +442,11 @@ def _by_numpy(
     return (sums if out is None else out), (time.perf_counter() - start) * 1e3
 
 
-def _outcome(request: Request, ms: float) -> tuple[results.Outcome, str]:
+def _outcome(plan: Plan, ms: float) -> tuple[results.Outcome, str]:
     """The outcome of sums by the processors, and the strategy for the timing."""
-    name = request.strategy.name
+    name = plan.strategy.name
     if name != "numpy":
-        name = "exact" if dtypes.is_exact(request.conversion.result) else "cpu"
+        name = "exact" if plan.conversion.exactly else "cpu"
     backend = "numpy" if name == "numpy" else "cpu"
     return results.Outcome(None, "perf_counter", backend, "cpu", kernel_ms=ms), name
 

@@ -22,7 +22,7 @@ from gpureduce.core import (
     registry,
 )
 from gpureduce.core.dtypes import Array
-from gpureduce.core.request import Arguments, Request
+from gpureduce.core.plan import Arguments, Plan
 from gpureduce.core.results import Outcome, SumResult
 from gpureduce.core.schedule import current
 
@@ -47,6 +47,11 @@ class Groups(NamedTuple):
     def numbers(self) -> Any:
         """The ids or the offsets."""
         return self.offsets if self.ids is None else self.ids
+
+    @property
+    def kind(self) -> int:
+        """The grouping, for conversions."""
+        return _host.OFFSETS if self.ids is None else _host.IDS
 
     @property
     def name(self) -> str:
@@ -115,82 +120,69 @@ def _raise(problem: tuple[bool, int, int, int], groups: Groups, count: int, rows
     raise out_of_range(place, number, count)
 
 
-def _is_exact(name: str, by_ids: bool, result: np.dtype[Any]) -> bool:
-    """Whether sums are rounded once. Those by ids are: adding integers takes no longer."""
-    return dtypes.is_exact(result) and (by_ids or name != "fast")
-
-
-def _name(name: str, exactly: bool, by_ids: bool) -> str:
+def _name(conversion: dtypes.Conversion, groups: Groups) -> str:
     """The strategy for a timing."""
-    if exactly:
+    if conversion.exactly:
         return "exact"
-    return "segment_atomics" if by_ids else "segment_rows"
+    return "segment_rows" if groups.ids is None else "segment_atomics"
 
 
 def _details(
-    conversion: dtypes.Conversion, exactly: bool, target: int, groups: Groups, count: int,
+    conversion: dtypes.Conversion, target: int, groups: Groups, count: int,
     schedule: tuple[int, int], timed: bool, kernel: int = -1,
 ) -> tuple[Any, ...]:  # fmt: skip
     """The tuple that C reads: csrc/bindings/device/segments.c."""
     initial = device_results.initial_of(
         0 if groups.initial is None else groups.initial, conversion.result
     )
-    acc = _host.ACC_U64 if conversion.result.kind in "iu" else conversion.acc
     known = -1 if groups.is_sorted is None else int(groups.is_sorted)
     return (
-        acc, exactly, target, initial, groups.ids is None, known, groups.check, count,
-        *schedule, timed, kernel, groups.as_digits,
+        conversion.acc, conversion.exactly, target, initial, groups.ids is None, known,
+        groups.check, count, *schedule, timed, kernel, groups.as_digits,
     )  # fmt: skip
-
-
-def _refuse_casts(kind: str, result: np.dtype[Any]) -> None:
-    if kind in "biu" and result.kind not in "iu":
-        raise TypeError(
-            f"integers on a GPU cannot be cast to {result} element by element; cast the array first"
-        )
 
 
 # --- host arrays -------------------------------------------------------------------------------
 
 
 def add_host(
-    request: Request, name: str, array: Array, groups: Groups, numbers: Array, sums: Array
+    plan: Plan, array: Array, groups: Groups, numbers: Array, sums: Array
 ) -> tuple[Outcome, str]:
     """The sums of host arrays, which are copied to the device, and the strategy for the timing.
 
     The arguments have been checked, but not the ids.
     """
-    schedule, device = current(), devices.choose_device(request.device, or_cpu=True)
+    schedule, device = current(), devices.choose_device(plan.device, or_cpu=True)
     module = devices.module_of(device, traced=schedule.traced)
-    conversion = request.conversion
-    by_ids, result = groups.ids is not None, conversion.result
-    exactly = _is_exact(name, by_ids, result)
-    target = array.dtype
-    if array.dtype.kind in "biu" and result.kind not in "iu":
-        device_results.refuse_wide(array.dtype.kind, array.itemsize)
-        target = np.dtype(np.complex128 if result.kind == "c" else np.float64)
-    elif result.kind == "c" and array.dtype.kind != "c":
-        target = np.dtype(f"c{max(8, 2 * array.itemsize)}")
-    elif not exactly and conversion.cast is not None:
-        target = result
-    values = arrays.without_gaps(array, target)
-    index = arrays.without_gaps(numbers, numbers.dtype)
+    order = schedule.number, schedule.seed
+    conversion, name = plan.conversion, _name(plan.conversion, groups)
+    if plan.strategy.kind == "keys":
+        name = plan.strategy.name
+        if groups.initial not in (None, 0):
+            raise ValueError(f"initial is not for {name}")
+        values, index, details = lesson_arguments(
+            plan.strategy, conversion, array, numbers, len(sums), order, plan.timed
+        )
+    else:
+        values = arrays.without_gaps(array, conversion.elements or array.dtype)
+        index = arrays.without_gaps(numbers, numbers.dtype)
+        target, checked = dtypes.load_of(conversion.result), groups._replace(check=True)
+        details = _details(conversion, target, checked, len(sums), order, plan.timed)
     into = (
         sums if sums.flags.c_contiguous and sums.flags.aligned else np.empty_like(sums, order="C")
     )
-    details = _details(
-        conversion, exactly, dtypes.load_of(result), groups._replace(check=True), len(sums),
-        (schedule.number, schedule.seed), request.timed,
-    )  # fmt: skip
-    kind = "B" if dtypes.is_bfloat16(values.dtype) else values.dtype.kind
     launch = module.sum_segments_of_host(
-        values, index, into, kind, index.dtype.kind, device.index, details
+        values, index, into, _kind(values), index.dtype.kind, device.index, details
     )
     if launch[-1] is not None:
         _raise(launch[-1], groups, len(sums), len(values))
     if into is not sums:
         sums[...] = into
-    return _outcome_of(device, launch), _name(name, exactly, by_ids)
+    return _outcome_of(device, launch), name
+
+
+def _kind(values: Array) -> str:
+    return "B" if dtypes.is_bfloat16(values.dtype) else values.dtype.kind
 
 
 def _outcome_of(device: devices.Device, launch: tuple[Any, ...]) -> Outcome:
@@ -239,7 +231,7 @@ def lesson_arguments(
     own = _checked_keys(name, ids, count)
     groups = Groups(own, None, count, None, None, None, True)
     details = _details(
-        conversion, False, dtypes.load_of(result), groups, count, schedule, timed, chosen.index
+        conversion, dtypes.load_of(result), groups, count, schedule, timed, chosen.index
     )
     numbers = np.empty(values.shape, result)
     for where in arrays.parts(values.shape, 1):
@@ -258,32 +250,11 @@ def counted_arguments(
     else:
         if not dtypes.is_exact(conversion.result):
             raise TypeError(f"exact adds up floats, not {conversion.result}")
-        _refuse_casts(values.dtype.kind, conversion.result)
         target, groups = dtypes.load_of(conversion.result), Groups(ids, None, count, *_NOTHING)
-        details = _details(conversion, True, target, groups, count, (0, 0), False)
-    kind = "B" if dtypes.is_bfloat16(values.dtype) else values.dtype.kind
+        how = dtypes.convert(values.dtype, conversion.result, True, _host.ON_GPU, _host.IDS)
+        details = _details(how, target, groups, count, (0, 0), False)
     sums = np.empty(count, conversion.result)
-    return values, ids, sums, kind, ids.dtype.kind, 0, details
-
-
-def add_by_lesson(
-    request: Request, array: Array, groups: Groups, ids: Array, sums: Array
-) -> tuple[Outcome, str]:
-    """The sums of host arrays by a kernel of kernels/keys, and its name."""
-    schedule, device = current(), devices.choose_device(request.device, or_cpu=True)
-    module = devices.module_of(device, traced=schedule.traced)
-    if groups.initial not in (None, 0):
-        raise ValueError(f"initial is not for {request.strategy.name}")
-    values, index, details = lesson_arguments(
-        request.strategy, request.conversion, array, ids, len(sums),
-        (schedule.number, schedule.seed), request.timed,
-    )  # fmt: skip
-    into = np.empty_like(sums, order="C")
-    launch = module.sum_segments_of_host(
-        values, index, into, values.dtype.kind, "u", device.index, details
-    )
-    sums[...] = into
-    return _outcome_of(device, launch), request.strategy.name
+    return values, ids, sums, _kind(values), ids.dtype.kind, 0, details
 
 
 # --- arrays on a GPU ---------------------------------------------------------------------------
@@ -301,7 +272,7 @@ class _Plan:
         self.library = device_results.library_of(type(values), module)
         self.element, self.device, self.n, self.rows, self.count = ("", 0), 0, 0, 0, 0
         self.largest: int | None = None
-        self.exactly = False
+        self.ran = ""
         self.value: Any = None
 
     def __call__(
@@ -316,21 +287,18 @@ class _Plan:
             )
         self.element, self.device, self.rows = (kind, nbytes), device, shape[0]
         self.n = math.prod(shape)
-        by_ids = groups.ids is not None
         wanted = digits.dtype_for(kind) if groups.as_digits else call.dtype
-        grouping = _host.AXES if groups.as_digits else _host.SEGMENTS
+        grouping = _host.AXES if groups.as_digits else groups.kind
         conversion, result = device_results.conversion_of(
-            kind, nbytes, wanted, by_ids or self.name != "fast", grouping
+            kind, nbytes, wanted, self.name != "fast", grouping
         )
-        self.exactly = conversion.exactly
+        self.ran = _name(conversion, groups)
         target = device_results.target_of(conversion, result)
         self.count = self._count(device, stream)
         sums: tuple[int, ...] = (self.count, *shape[1:])
         if groups.as_digits:
             sums, result = (*sums, digits.numbers_of(kind)), "int64"
-        details = _details(
-            conversion, self.exactly, target, groups, self.count, (0, 0), bool(call.timing)
-        )
+        details = _details(conversion, target, groups, self.count, (0, 0), bool(call.timing))
         if groups.out is None:
             try:
                 self.value = self.library.maker(sums, result, device)(stream)
@@ -400,6 +368,5 @@ def add_gpu(call: Arguments, name: str, values: Any, groups: Groups, start: floa
     value = plan.library.result(plan.value) if groups.out is None else plan.value
     if not call.timing:
         return SumResult(value, None)
-    ran = _name(name, plan.exactly, groups.ids is not None)
     where = module.BACKEND, plan.device, plan.element, plan.n
-    return SumResult(value, device_results.timing_of(*where, ran, launch, start))
+    return SumResult(value, device_results.timing_of(*where, plan.ran, launch, start))

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from gpureduce.core import any_array, arrays, dtypes, registry, summation
 from gpureduce.core import exact as _exact
 from gpureduce.core.checks import refuse_unknown
-from gpureduce.core.request import Arguments
+from gpureduce.core.plan import Arguments
 from gpureduce.core.results import SumResult
 
 _CHUNK = 2**18

@@ -21,7 +21,7 @@ from gpureduce import _host
 from gpureduce.core import arrays, devices, dtypes, exact, gpu_arrays, on_host, on_several, registry
 from gpureduce.core.checks import listed, named_keywords, shown
 from gpureduce.core.dtypes import Conversion, rounded_later, sum_in_order
-from gpureduce.core.request import Arguments, resolve, strategy_of
+from gpureduce.core.plan import Arguments, resolve, strategy_of
 from gpureduce.core.results import Outcome, SumResult, Timing
 from gpureduce.errors import naming
 from gpureduce.several import parts_along_axes
@@ -216,25 +216,25 @@ def _on_host(
         array = arrays.as_array(part)
         if streams and streams[number]:
             raise ValueError("it lies in host memory, and has no stream")
-        request = resolve(call._replace(device=None), strategy, array.dtype)
-        if not request.on_host:
-            if not (strategy.name == "fast" and request.conversion.result.kind in "iu"):
+        plan = resolve(call._replace(device=None), strategy, array.dtype)
+        if not plan.on_host:
+            if not (strategy.name == "fast" and plan.conversion.result.kind in "iu"):
                 raise ValueError(
                     f"it lies in host memory, which {strategy.name}, a GPU kernel, does not read: "
                     "auto and exact add up parts anywhere"
                 )
-            request = request.by("cpu")
+            plan = plan.by("cpu")
         total = value = None
-        if request.strategy.name == "exact":
-            total = exact.new(request.conversion.result)
+        if plan.strategy.name == "exact":
+            total = exact.new(plan.conversion.result)
             exact.feed(total, array)
         else:
-            wide = replace(request, conversion=rounded_later(request.conversion))
+            wide = replace(plan, conversion=rounded_later(plan.conversion))
             value = on_host.add(wide, array).value
     except Exception as error:
         raise naming(f"part {number}", error) from error
     size = array.size, array.size * array.dtype.itemsize
-    return _Part(number, dtypes.name_of(array.dtype), request.conversion, total, value, *size)
+    return _Part(number, dtypes.name_of(array.dtype), plan.conversion, total, value, *size)
 
 
 @functools.lru_cache(256)

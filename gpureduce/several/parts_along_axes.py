@@ -29,7 +29,7 @@ from gpureduce.core import (
 from gpureduce.core.arrays import as_array, lies_on_a_gpu
 from gpureduce.core.checks import shown, whole
 from gpureduce.core.dtypes import sum_in_order
-from gpureduce.core.request import Arguments
+from gpureduce.core.plan import Arguments
 from gpureduce.core.results import Outcome, SumResult
 from gpureduce.core.summation import sum as sum_of
 from gpureduce.errors import naming

@@ -11,7 +11,7 @@ import pytest
 import gpureduce
 from gpureduce import _emulator, _host
 from gpureduce.core import dtypes
-from gpureduce.core.request import strategy_of
+from gpureduce.core.plan import strategy_of
 from producers import ByInterface, OnDevice
 
 FLOATS = np.arange(1, 11, dtype=np.float32)

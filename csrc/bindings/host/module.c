@@ -107,9 +107,6 @@ static PyMethodDef methods[] = {
      "sum_segments(values, ids, offsets, out, (load, parts, is_signed, target, parts of a sum, "
      "is_float), initial)\n--\n\n"
      "Stores the sums by segment in `out`: (ms, the first row whose id is out of range or -1)."},
-    {"cpu_sum", gr_py_cpu_sum, METH_VARARGS,
-     "cpu_sum(array, load, acc, components, threads)\n--\n\n"
-     "The sum by SIMD and threads: (the bytes of two accumulators, ms)."},
     {"cpu_error_factor", gr_py_cpu_error_factor, METH_VARARGS,
      "cpu_error_factor(n, load, acc)\n--\n\n"
      "The error bound of cpu_sum, divided by the sum of magnitudes."},
@@ -186,7 +183,8 @@ static int exec_module(PyObject *module)
         {"ON_GPU", GR_ON_GPU},
         {"ALL", GR_GROUPS_ALL},
         {"AXES", GR_GROUPS_AXES},
-        {"SEGMENTS", GR_GROUPS_SEGMENTS},
+        {"OFFSETS", GR_GROUPS_OFFSETS},
+        {"IDS", GR_GROUPS_IDS},
     };
     for (size_t i = 0; i < sizeof constants / sizeof constants[0]; i++)
         if (PyModule_AddIntConstant(module, constants[i].name, constants[i].value) < 0)
