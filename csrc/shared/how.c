@@ -72,8 +72,8 @@ gr_how gr_how_of(gr_dtype source, int wanted, bool exactly, gr_place place, gr_g
     gr_how how = {
         .result = wanted < 0 ? from->result : (gr_dtype)wanted, .elements = -1, .load = from->load};
     const gr_dtype_row *to = &gr_dtype_rows[how.result];
-    bool always = groups == GR_GROUPS_IDS ||
-                  (groups == GR_GROUPS_OFFSETS && place == GR_ON_PROCESSORS);
+    bool always =
+        groups == GR_GROUPS_IDS || (groups == GR_GROUPS_OFFSETS && place == GR_ON_PROCESSORS);
     how.exactly = (exactly || always) && has_floats(to);
     if (how.result == GR_DTYPE_bool)
         how.refusal = GR_NO_SUM;

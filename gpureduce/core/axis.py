@@ -25,8 +25,8 @@ from gpureduce.core import (
     timedeltas,
 )
 from gpureduce.core.checks import one_of
+from gpureduce.core.groups import Reduction
 from gpureduce.core.plan import Arguments, resolve, strategy_of
-from gpureduce.core.reduction import Reduction
 from gpureduce.core.results import SumResult
 
 RESULTS = ("host", "device")

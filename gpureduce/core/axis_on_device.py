@@ -23,10 +23,11 @@ from gpureduce.core import (
     digits,
     dtypes,
     gpu_arrays,
-    reduction,
+    groups,
     registry,
 )
 from gpureduce.core.dtypes import Array
+from gpureduce.core.groups import Reduction
 from gpureduce.core.plan import (
     CHOOSE,
     ROUND_ONCE,
@@ -36,7 +37,6 @@ from gpureduce.core.plan import (
     launch_sizes,
     strategy_of,
 )  # fmt: skip
-from gpureduce.core.reduction import Reduction
 from gpureduce.core.results import Outcome, SumResult, Timing
 from gpureduce.core.schedule import current
 from gpureduce.lazy_import import load_other
@@ -103,7 +103,7 @@ def add_host(plan: Plan, array: Array, how: Reduction) -> Outcome:
     module = devices.module_of(device, traced=schedule.traced)
     conversion, result = plan.conversion, plan.conversion.result
     check_strategy(plan.strategy, "cpu", "numpy")
-    job = reduction.checked(how, array, result)
+    job = groups.checked(how, array, result)
     initial = device_results.initial_of(how.initial, result)
     array = arrays.without_gaps(array, conversion.elements or array.dtype)
     mask = None if job.mask is None else arrays.without_gaps(job.mask, job.mask.dtype)
@@ -184,7 +184,7 @@ class _Plan:
             kind, nbytes, call.dtype, self.strategy.name in ROUND_ONCE, _host.AXES
         )
         check_levels(self.strategy, conversion)
-        axes = reduction.reduced_axes(how.axis, len(shape))
+        axes = groups.reduced_axes(how.axis, len(shape))
         initial = device_results.initial_of(how.initial, conversion.result)
         target = device_results.target_of(conversion, name)
         block, grid = launch_sizes(call.block, call.grid)
@@ -196,7 +196,7 @@ class _Plan:
         made = self.library.maker(first, name, device)
         return _Known(
             (lambda stream: arrange(made(stream))) if arrange else made,
-            reduction.shape_of_result(shape, axes, how.keepdims), name, reduction.bits(axes),
+            groups.shape_of_result(shape, axes, how.keepdims), name, groups.bits(axes),
             details, conversion.exactly, device, (kind, nbytes), math.prod(shape),
         )  # fmt: skip
 
@@ -214,7 +214,7 @@ def _broadcast(where: Any, shape: tuple[int, ...]) -> Any:
         raise TypeError(f"where must be an array with a shape, not {type(where).__name__}")
     if own == shape:
         return where
-    root = type(where).__module__.partition(".")[0]
+    root = device_results.root_of(type(where))
     if root not in device_results.LIBRARIES:
         raise ValueError(
             f"where has the shape {tuple(own)}; a mask of {type(where).__name__} must have the "
@@ -324,12 +324,12 @@ def digits_gpu(arr: Any, axis: object, device: str | None, stream: object) -> An
         conversion, name = device_results.conversion_of(
             kind, nbytes, digits.dtype_for(kind), True, _host.AXES
         )
-        axes = reduction.reduced_axes(axis, len(shape))
-        sums = reduction.shape_of_result(shape, axes, False)
+        axes = groups.reduced_axes(axis, len(shape))
+        sums = groups.shape_of_result(shape, axes, False)
         make = library.maker((*sums, digits.numbers_of(kind)), "int64", index)
         target = device_results.target_of(conversion, name)
         details = (conversion.acc, True, target, (0, 0), CHOOSE, 0, 0, 0, 0, False, True)
-        return make, None, reduction.bits(axes), details, None
+        return make, None, groups.bits(axes), details, None
 
     given = library.stream(arr) if stream is None else stream
     number = gpu_arrays.stream_number(given)

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpureduce.core import arrays, exact, reduction
+from gpureduce.core import arrays, exact, groups
 from gpureduce.core.dtypes import Array, number_of, quietly
+from gpureduce.core.groups import Reduction
 from gpureduce.core.on_host import by_c
 from gpureduce.core.plan import Plan
-from gpureduce.core.reduction import Reduction
 from gpureduce.core.results import Outcome
 
 
@@ -39,8 +39,8 @@ class _Job(NamedTuple):
 def add(plan: Plan, array: Array, how: Reduction) -> Outcome:
     """The sums of a host array."""
     array = array.view()  # user code that runs from here on may reshape the caller's object
-    arguments = reduction.checked(how, array, plan.conversion.result)
-    initial = reduction.initial_terms(how.initial, plan.conversion.result)
+    arguments = groups.checked(how, array, plan.conversion.result)
+    initial = groups.initial_terms(how.initial, plan.conversion.result)
     job = _Job(plan, array, *arguments, initial)
     found = _add(job)
     value = found.value if job.out is None else how.out
@@ -64,7 +64,7 @@ def _by_numpy(job: _Job) -> _Sums:
     keywords: dict[str, Any] = {} if job.mask is None else {"where": job.mask}
     initial = job.initial
     if result.kind not in "iu":
-        initial = reduction.initial_number(initial, result)
+        initial = groups.initial_number(initial, result)
     total = np.sum(
         job.array, axis=job.axes, dtype=np.float32 if half else result, keepdims=job.keepdims,
         out=None if half else out, initial=initial, **keywords,
@@ -160,6 +160,6 @@ def _add_long(job: _Job, array: Array, sums: Array, mask: Array | None) -> tuple
         ms += _store_sums(job, array[where], one, some, ((), ()))
         rounded = quietly(lambda a, b: acc.type(a + b), rounded, one[()])
         pieces += 1
-    first = reduction.initial_number(job.initial, how.result)
+    first = groups.initial_number(job.initial, how.result)
     quietly(_store_sum, sums, rounded, acc.type(first), acc, how.result)
     return ms, pieces

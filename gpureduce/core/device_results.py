@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpureduce import _host
-from gpureduce.core import device_array, dtypes, gpu_arrays, reduction
+from gpureduce.core import device_array, dtypes, gpu_arrays, groups
 from gpureduce.core.checks import shown
 from gpureduce.core.results import Timing
 from gpureduce.lazy_import import load_other
@@ -130,8 +130,8 @@ def initial_of(initial: object, result: np.dtype[Any]) -> tuple[Any, Any]:
     if type(initial) is int and initial == 0:
         return 0, 0
     if result.kind in "iu":
-        return reduction.initial_integer(initial, result), 0
-    parts = reduction.initial_floats(initial, result)
+        return groups.initial_integer(initial, result), 0
+    parts = groups.initial_floats(initial, result)
     if any(len(part) > 1 for part in parts):
         raise ValueError(
             f"kernels take an initial number that is a float64, such as {float(sum(parts[0]))!r}, "

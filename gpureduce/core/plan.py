@@ -5,7 +5,6 @@ Nothing below asks what ``"auto"`` means, whether a sum is exact, or how element
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -195,8 +194,10 @@ def resolve(
 ) -> Plan:
     """The plan for a host array of dtype `source`, by the strategy of the arguments."""
     how: Any = (strategy, *call[:6], bool(call.timing), source, groups)
-    with contextlib.suppress(TypeError):  # not hashable; or refused, which is raised again
+    try:
         return _known(*how)
+    except TypeError:  # not hashable; or refused, which is raised again
+        pass
     return _resolve(*how)
 
 

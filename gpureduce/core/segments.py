@@ -8,8 +8,7 @@ from __future__ import annotations
 import math
 import operator
 import time
-from collections.abc import Iterator
-from typing import Any, NamedTuple, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +18,6 @@ from gpureduce.core import (
     arrays,
     digits,
     dtypes,
-    reduction,
-    refusals,
     registry,
     results,
     segments_on_device,
@@ -28,29 +25,12 @@ from gpureduce.core import (
 )
 from gpureduce.core.checks import flag, named_keywords, no_such, whole
 from gpureduce.core.dtypes import Array, load_of, part_of, quietly
+from gpureduce.core.groups import MOST_SEGMENTS, Segments, initial_number, initial_terms
 from gpureduce.core.plan import Arguments, Plan, resolve
 from gpureduce.core.results import SumResult, Timing
-from gpureduce.core.segments_on_device import Groups
 
 STRATEGIES = ("auto", "exact", "fast", "cpu", "numpy")
 LESSONS = tuple(row.name for row in registry.strategies() if row.kind == "keys")
-_MOST_SEGMENTS = 2**63 - 2  # C counts them in an int64
-_PIECE = 1 << 24  # numbers that NumPy looks at in one call
-
-
-class _Segments(NamedTuple):
-    """Which rows go to which sum: ids, or offsets. The other one is None."""
-
-    ids: Array | None
-    offsets: Array | None
-    size: int
-    largest: int | None = None  # the largest id, if the size follows from it
-    given: Array | None = None  # the caller's offsets, of which `offsets` is a copy
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes of the ids or offsets."""
-        return sum(part.nbytes for part in (self.ids, self.offsets) if part is not None)
 
 
 @named_keywords
@@ -153,9 +133,9 @@ def segment_sum(
         offsets if segment_ids is None else segment_ids
     )
     array = np.empty(0) if on_a_gpu else arrays.as_array(values).view()  # user code may reshape it
-    size = None if num_segments is None else whole("num_segments", num_segments, 0, _MOST_SEGMENTS)
+    size = None if num_segments is None else whole("num_segments", num_segments, 0, MOST_SEGMENTS)
     is_sorted = None if sorted is None else flag("sorted", sorted)
-    groups = Groups(segment_ids, offsets, size, initial, out, is_sorted, flag("check", check))
+    groups = Segments(segment_ids, offsets, size, initial, out, is_sorted, flag("check", check))
     if on_a_gpu:
         call = Arguments(name, dtype, device=device, stream=stream, timing=timing)
         return segments_on_device.add_gpu(call, name, values, groups, start)
@@ -186,18 +166,15 @@ def segment_sum(
     call = Arguments(name, dtype, device=device, timing=timing)
     grouping = _host.ALL if is_lesson else groups.kind
     plan = resolve(call, registry.STRATEGIES[name], array.dtype, grouping)
-    segments = _checked_segments(array, groups)
+    segments = groups.checked(array)
     if plan.on_host:
-        sums, ms = _add(plan, array, segments, 0 if initial is None else initial, out)
+        sums, ms = _add(plan, array, segments)
         outcome, name = _outcome(plan, ms)
     else:
-        into = _array_for(plan, array, segments, out)
-        index = cast(Array, segments.offsets if segments.ids is None else segments.ids)
-        outcome, name = segments_on_device.add_host(plan, array, groups, index, into)
-        sums = into if out is None else out
-    if not timing:
-        return SumResult(sums, None)
-    return SumResult(sums, _timing(outcome, name, array, segments, start))
+        sums = segments.sums_of(array, plan.conversion.result)
+        outcome, name = segments_on_device.add_host(plan, array, segments, sums)
+    value = sums if out is None else out
+    return SumResult(value, _timing(outcome, name, array, segments, start) if timing else None)
 
 
 def digits_of(
@@ -212,8 +189,8 @@ def digits_of(
             "segment_digits takes num_segments with segment_ids: digits that are added must be of "
             "the same segments"
         )
-    size = None if num_segments is None else whole("num_segments", num_segments, 0, _MOST_SEGMENTS)
-    groups = Groups(segment_ids, offsets, size, None, None, None, True, as_digits=True)
+    size = None if num_segments is None else whole("num_segments", num_segments, 0, MOST_SEGMENTS)
+    groups = Segments(segment_ids, offsets, size, as_digits=True)
     if arrays.lies_on_a_gpu(values) or arrays.lies_on_a_gpu(groups.numbers):
         call = Arguments("exact", None, device=device, stream=stream, timing=False)
         return segments_on_device.add_gpu(call, "exact", values, groups, start).value
@@ -221,11 +198,11 @@ def digits_of(
     array = arrays.as_array(values).view()
     _check_dimensions(array)
     dtypes.convert(array.dtype, None)  # raises if the dtype cannot be summed
-    segments = _checked_segments(array, groups)
+    segments = groups.checked(array)
     result = digits.kind_of(array.dtype)
     each = digits.numbers_of(result.kind)
-    words = _empty((segments.size, *array.shape[1:], each), np.dtype(np.int64), segments)
-    counts = _empty((segments.size,), words.dtype, segments)
+    words = segments.empty((segments.size, *array.shape[1:], each), np.dtype(np.int64))
+    counts = segments.empty((segments.size,), words.dtype)
     _add_to(counts, np.broadcast_to(np.True_, len(array)), segments, counts.dtype, 0)
     _add_to(words, array, segments, result, ((), ()))
     digits.set_counts(words, counts.reshape(-1, *(1,) * (array.ndim - 1)))
@@ -255,136 +232,26 @@ def _check_dimensions(array: Array) -> None:
         raise ValueError(f"values must have 1 or 2 dimensions, (n,) or (n, d), not {array.ndim}")
 
 
-def _checked_segments(array: Array, groups: Groups) -> _Segments:
-    size, out = groups.size, groups.out
-    if groups.ids is None:
-        return _by_offsets(array, _integers("offsets", groups.offsets), size)
-    found, categories = _ids(groups.ids)
-    if len(found) != len(array):
-        raise ValueError(f"there are {len(found)} segment_ids for {len(array)} rows of values")
-    if groups.is_sorted and (k := _first_fall(found)):
-        raise segments_on_device.not_sorted(k, int(found[k]), int(found[k - 1]))
-    if size is None and isinstance(out, np.ndarray) and out.ndim > 0:
-        return _Segments(found, None, len(out))
-    if size is None:
-        size = categories
-    if size is not None:
-        return _Segments(found, None, size)
-    most = max((int(part.max()) for part in _pieces(found, 0)), default=-1)
-    return _Segments(found, None, min(max(most + 1, 0), _MOST_SEGMENTS), most)
-
-
-def _pieces(numbers: Array, more: int) -> Iterator[Array]:
-    """Parts of a long array, so that signals are handled between them; each with `more` numbers."""
-    for first in range(0, len(numbers) - more, _PIECE):
-        yield numbers[first : first + _PIECE + more]
-
-
-def _first_fall(numbers: Array) -> int:
-    """The place of the first number that is below the one before it; 0 if there is none."""
-    for i, part in enumerate(_pieces(numbers, 1)):
-        falls = np.flatnonzero(part[1:] < part[:-1])
-        if falls.size:
-            return i * _PIECE + int(falls[0]) + 1
-    return 0
-
-
-def _ids(ids: Any) -> tuple[Array, int | None]:
-    """The ids, and the number of categories if they are pandas' categorical ones."""
-    dtype: Any = getattr(ids, "dtype", None)
-    if not (hasattr(dtype, "categories") and hasattr(dtype, "ordered")):
-        return _integers("segment_ids", ids), None
-    codes = np.asarray(ids.codes if hasattr(ids, "codes") else ids.cat.codes)
-    missing = np.flatnonzero(codes < 0)
-    if missing.size:
-        raise ValueError(
-            f"the category of {missing.size} segment_ids is missing (code -1), first at "
-            f"{missing[0]}: leave these rows out, by segment_ids.notna(), or give them a category "
-            "of their own"
-        )
-    return codes, len(dtype.categories)
-
-
-def _integers(name: str, numbers: object) -> Array:
-    """Ids or offsets as an array. An empty list has no dtype: it is one of integers."""
-    if isinstance(numbers, (list, tuple)) and len(numbers) == 0:
-        return np.empty(0, np.int64)
-    found = arrays.viewed(numbers, f"leave out these rows of values and {name}").view()
-    if found.dtype.kind in "USTO":
-        if found.dtype.kind == "O" and not any(isinstance(one, str) for one in found.flat):
-            refusals.refuse_objects(found)
-        raise TypeError(
-            f"{name} must be integers, not strings: names, {name} = numpy.unique({name}, "
-            "return_inverse=True) makes integers of them"
-        )
-    if found.dtype.kind not in "iu":
-        raise TypeError(f"{name} must be integers, not {found.dtype}")
-    if found.ndim != 1:
-        raise ValueError(f"{name} must have 1 dimension, not {found.ndim}")
-    return found
-
-
-def _by_offsets(array: Array, found: Array, count: int | None) -> _Segments:
-    if found.size == 0:
-        raise segments_on_device.no_offsets()
-    if count is not None and count != len(found) - 1:
-        raise segments_on_device.other_count(len(found), count)
-    first, last = int(found[0]), int(found[-1])
-    if first != 0 or last != len(array):
-        raise segments_on_device.wrong_ends(first, last, len(array))
-    own = np.array(found, np.int64, order="C")  # C relies on what is checked here
-    if _first_fall(own) or own[0] != 0 or own[-1] != len(array):
-        if k := _first_fall(found):
-            raise segments_on_device.falling(k - 1, int(found[k - 1]), int(found[k]))
-        raise ValueError("offsets changed during the call")
-    return _Segments(None, own, len(own) - 1, given=found)
-
-
-def _array_for(
-    plan: Plan, array: Array, segments: _Segments, out: npt.NDArray[Any] | None
-) -> Array:
-    """The array that C stores the sums in."""
-    result = plan.conversion.result
-    shape = (segments.size, *array.shape[1:])
-    if out is not None:
-        into = reduction.checked_out(out, array, shape, result)
-        for name, numbers in (("segment_ids", segments.ids), ("offsets", segments.given)):
-            if numbers is not None:
-                reduction.refuse_overlap(into, numbers, name)
-        return into
-    return _empty(shape, result, segments)
-
-
-def _empty(shape: tuple[int, ...], dtype: np.dtype[Any], segments: _Segments) -> Array:
-    try:
-        return np.empty(shape, dtype)
-    except (MemoryError, ValueError):
-        raise segments_on_device.no_room(segments.size, segments.largest) from None
-
-
 # --- the sums ----------------------------------------------------------------------------------
 
 
-def _add(
-    plan: Plan,
-    array: Array,
-    segments: _Segments,
-    initial: Any,
-    out: npt.NDArray[Any] | None,
-) -> tuple[Array, float]:
+def _add(plan: Plan, array: Array, segments: Segments) -> tuple[Array, float]:
     """The sums, and milliseconds."""
     result = plan.conversion.result
-    first = reduction.initial_terms(initial, result)
-    if plan.strategy.name == "numpy":
-        number = first if result.kind in "iu" else reduction.initial_number(first, result)
-        return _by_numpy(plan, array, segments, number, out)
-    sums = _array_for(plan, array, segments, out)
-    ms = _add_to(sums, array, segments, result, first)
-    return (sums if out is None else out), ms
+    initial = 0 if segments.initial is None else segments.initial
+    first = initial_terms(initial, result)
+    is_numpy = plan.strategy.name == "numpy"
+    number = first if result.kind in "iu" else initial_number(first, result)
+    start = time.perf_counter()
+    sums = segments.sums_of(array, result)
+    if is_numpy:
+        _by_numpy(sums, array, segments, number)
+        return sums, (time.perf_counter() - start) * 1e3
+    return sums, _add_to(sums, array, segments, result, first)
 
 
 def _add_to(
-    sums: Array, array: Array, segments: _Segments, result: np.dtype[Any], first: Any
+    sums: Array, array: Array, segments: Segments, result: np.dtype[Any], first: Any
 ) -> float:
     """Stores the sums, of dtype `result`, or their digits if `sums` has one more axis for these.
 
@@ -400,46 +267,20 @@ def _add_to(
     )
     ms, bad = _host.sum_segments(array, segments.ids, segments.offsets, sums, layout, first)
     if bad >= 0:
-        raise _out_of_range(cast(Array, segments.ids), bad, segments.size)
+        raise segments.wrong(len(array), (False, bad, operator.index(segments.ids[bad]), 0))
     return ms
 
 
-def _out_of_range(ids: Array, place: int, count: int) -> ValueError:
-    return segments_on_device.out_of_range(place, operator.index(ids[place]), count)
-
-
-def _ids_of_rows(segments: _Segments, first: int, count: int) -> Array:
-    """The segments of `count` rows from row `first` on."""
-    if segments.ids is None:
-        rows = np.arange(first, first + count)
-        return np.searchsorted(cast(Array, segments.offsets), rows, side="right") - 1
-    ids = segments.ids[first : first + count]
-    wrong = np.flatnonzero((ids < 0) | (ids >= segments.size))
-    if wrong.size:
-        raise _out_of_range(segments.ids, first + int(wrong[0]), segments.size)
-    return ids.astype(np.intp)
-
-
-def _by_numpy(
-    plan: Plan,
-    array: Array,
-    segments: _Segments,
-    initial: Any,
-    out: npt.NDArray[Any] | None,
-) -> tuple[Array, float]:
+def _by_numpy(sums: Array, array: Array, segments: Segments, initial: Any) -> None:
     """By numpy.add.at. Sums of 16-bit floats are added in float32 and rounded once."""
-    result = plan.conversion.result
-    start = time.perf_counter()
-    sums = _array_for(plan, array, segments, out)
-    half = result.itemsize == 2 and result.kind not in "iu"
-    total = np.full(sums.shape, initial, np.float32 if half else result)
+    half = sums.dtype.itemsize == 2 and sums.dtype.kind not in "iu"
+    total = np.full(sums.shape, initial, np.float32 if half else sums.dtype)
     step = max(1, arrays.PACK_ELEMENTS // max(1, math.prod(array.shape[1:])))
     for first in range(0, len(array), step):  # in between, signals are handled
         some = array[first : first + step]
-        ids = _ids_of_rows(segments, first, len(some))
+        ids = segments.ids_of(first, len(some))
         quietly(np.add.at, total, ids, some.astype(total.dtype, copy=False))
-    sums[...] = quietly(total.astype, result)
-    return (sums if out is None else out), (time.perf_counter() - start) * 1e3
+    sums[...] = quietly(total.astype, sums.dtype)
 
 
 def _outcome(plan: Plan, ms: float) -> tuple[results.Outcome, str]:
@@ -452,13 +293,13 @@ def _outcome(plan: Plan, ms: float) -> tuple[results.Outcome, str]:
 
 
 def _timing(
-    outcome: results.Outcome, name: str, array: Array, segments: _Segments, start: float
+    outcome: results.Outcome, name: str, array: Array, segments: Segments, start: float
 ) -> Timing:
     return outcome.timing(
         name,
         dtypes.name_of(array.dtype),
         "single",
         array.size,
-        array.size * array.dtype.itemsize + segments.nbytes,
+        array.size * array.dtype.itemsize + segments.numbers.nbytes,
         (time.perf_counter() - start) * 1e3,
     )

@@ -220,7 +220,7 @@ def sum(
         )
     how = (strategy, dtype, block, grid, finish, device, allow_broken, stream, timing)
     call = _module("any_array").Arguments(*how)
-    rest = _module("reduction").Reduction(axis, keepdims, initial, where, out, result)
+    rest = _module("groups").Reduction(axis, keepdims, initial, where, out, result)
     return cast(SumResult, _module("axis").add(call, arr, rest))
 
 
