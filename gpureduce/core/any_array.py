@@ -22,7 +22,7 @@ from gpureduce.core import (
 )
 from gpureduce.core.devices import LEAST_SHARED_BYTES
 from gpureduce.core.plan import Arguments, Plan, placed_on_several, resolve, strategy_of
-from gpureduce.core.results import Outcome, SumResult, Timing
+from gpureduce.core.results import Outcome, SumResult
 
 
 def add(call: Arguments, arr: npt.ArrayLike, into: _host.Exact | None = None) -> SumResult:
@@ -48,10 +48,7 @@ def add(call: Arguments, arr: npt.ArrayLike, into: _host.Exact | None = None) ->
         call = call._replace(device=device)
         several = [None, devices.choose_device(device)] if with_processors else None
     plan = resolve(call, strategy, array.dtype)
-    outcome = _add_host_array(plan, array, several, into)
-    if not call.timing:
-        return SumResult(outcome.value, None)
-    return SumResult(outcome.value, _timing(plan, array, outcome, start))
+    return plan.finished(_add_host_array(plan, array, several, into), array, start)
 
 
 def _add_host_array(
@@ -66,14 +63,3 @@ def _add_host_array(
         return on_host.add(plan, array, into)
     device = devices.choose_device(plan.device, or_cpu=True)
     return on_device.add(plan, array, device, into)
-
-
-def _timing(plan: Plan, array: dtypes.Array, outcome: Outcome, start: float) -> Timing:
-    return outcome.timing(
-        plan.strategy.name,
-        dtypes.name_of(array.dtype),
-        plan.finish or plan.strategy.finishes[0],
-        array.size,
-        array.size * array.dtype.itemsize,
-        (time.perf_counter() - start) * 1e3,
-    )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import time
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from gpureduce.core import (
     arrays,
     axis_on_device,
     axis_on_host,
-    device_results,
     devices,
     dtypes,
     timedeltas,
@@ -63,15 +61,7 @@ def add(call: Arguments, arr: npt.ArrayLike, how: Reduction) -> SumResult:
         any_of = functools.partial(np.any, **some)
         return timedeltas.add(array, call.dtype, how.initial, how.out, add_integers, any_of)
     plan = resolve(call, strategy, array.dtype, _host.AXES)
-    if plan.on_host:
-        outcome, finish = axis_on_host.add(plan, array, how), plan.strategy.finishes[0]
-    else:
-        outcome = axis_on_device.add_host(plan, array, how)
-        finish = device_results.finish_of(outcome.launches)
-    if not call.timing:
-        return SumResult(outcome.value, None)
-    total_ms = (time.perf_counter() - start) * 1e3
-    name = dtypes.name_of(array.dtype)
-    nbytes = array.size * array.dtype.itemsize
-    timing = outcome.timing(plan.strategy.name, name, finish, array.size, nbytes, total_ms)
-    return SumResult(outcome.value, replace(timing, initial=bool(how.initial)))
+    add_host = axis_on_host.add if plan.on_host else axis_on_device.add_host
+    outcome = add_host(plan, array, how)
+    outcome.fields["initial"] = bool(how.initial)
+    return plan.finished(outcome, array, start)

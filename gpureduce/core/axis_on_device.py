@@ -120,15 +120,11 @@ def add_host(plan: Plan, array: Array, how: Reduction) -> Outcome:
     ran, block, grid, launches, ms = module.sum_axis_of_host(
         array, job.mask_of_axes, bool(job.keepdims), sums, mask, kind, device.index, details
     )
-    source = "emulator" if device.backend == "emulator" else "cuda_event"
-    outcome = Outcome(None, source, device.backend, device.name, peak_gb_s=device.peak_gb_s)
-    outcome.strategy = _name(plan.strategy, conversion.exactly, ran, launches)
-    outcome.block, outcome.grid, outcome.launches = block or None, grid or None, launches
-    outcome.h2d_ms, outcome.kernel_ms, outcome.d2h_ms = ms or (0.0, 0.0, 0.0)
+    fields = device_results.sent_to(device, (block, grid, launches), ms)
+    fields["strategy"] = _name(plan.strategy, conversion.exactly, ran, launches)
     if job.out is not None:
         job.out[...] = sums
-    outcome.value = how.out if job.out is not None else sums if sums.ndim else sums[()]
-    return outcome
+    return Outcome(how.out if job.out is not None else sums if sums.ndim else sums[()], fields)
 
 
 # --- arrays on a GPU ---------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import numpy as np
 from gpureduce.core import arrays, exact, groups
 from gpureduce.core.dtypes import Array, number_of, quietly
 from gpureduce.core.groups import Reduction
-from gpureduce.core.on_host import by_c
+from gpureduce.core.on_host import by_c, outcome
 from gpureduce.core.plan import Plan
 from gpureduce.core.results import Outcome
 
@@ -45,7 +45,7 @@ def add(plan: Plan, array: Array, how: Reduction) -> Outcome:
     found = _add(job)
     value = found.value if job.out is None else how.out
     backend = "numpy" if plan.strategy.name == "numpy" else "cpu"
-    return Outcome(value, "perf_counter", backend, "cpu", kernel_ms=found.ms, pieces=found.pieces)
+    return outcome(value, found.ms, backend, found.pieces)
 
 
 def _add(job: _Job) -> _Sums:

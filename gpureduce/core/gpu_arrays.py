@@ -16,7 +16,7 @@ import numpy.typing as npt
 from gpureduce import _host
 from gpureduce.core import arrays, devices, dtypes, registry
 from gpureduce.core.plan import Arguments, Launch, launch_of, number_of
-from gpureduce.core.results import Outcome, SumResult
+from gpureduce.core.results import SumResult, ran_on
 
 _DEFAULT = -1
 
@@ -257,12 +257,10 @@ def common_fields(
 ) -> dict[str, Any]:
     """The fields of a timing that all sums of a dtype by a strategy on a device have in common."""
     device = devices.choose_device(f"{backend}:{index}")
-    clock = "emulator" if backend == "emulator" else "cuda_event"
-    outcome = Outcome(None, clock, backend, device.name, peak_gb_s=device.peak_gb_s)
     dtype = "bfloat16" if kind == "B" else str(source(kind, nbytes))
-    timing = outcome.timing(name, dtype, finish, 0, 0, 0.0)
-    later = ("kernel_ms", "d2h_ms")  # read from the card's events when looked at
-    return {name: value for name, value in vars(timing).items() if name not in later}
+    fields = ran_on(device, strategy=name, dtype=dtype, finish=finish)
+    del fields["kernel_ms"], fields["d2h_ms"]  # read from the card's events when looked at
+    return fields
 
 
 def _fields_of(

@@ -12,7 +12,7 @@ from gpureduce.core import exact
 from gpureduce.core.arrays import add_pieces, is_flat
 from gpureduce.core.dtypes import Array, Conversion, load_of, number_of, quietly
 from gpureduce.core.plan import Plan
-from gpureduce.core.results import Outcome
+from gpureduce.core.results import Outcome, ran_on
 
 
 def add(plan: Plan, array: Array, into: _host.Exact | None = None) -> Outcome:
@@ -23,11 +23,12 @@ def add(plan: Plan, array: Array, into: _host.Exact | None = None) -> Outcome:
         return _by_cpu(plan, array)
     total = into or exact.new(plan.conversion.result)
     ms = exact.feed(total, array)
-    return _outcome(exact.value(total, plan.conversion.result), ms, "cpu")
+    return outcome(exact.value(total, plan.conversion.result), ms)
 
 
-def _outcome(value: object, ms: float, backend: str, pieces: int = 1) -> Outcome:
-    return Outcome(value, "perf_counter", backend, "cpu", kernel_ms=ms, pieces=pieces)
+def outcome(value: object, ms: float, backend: str = "cpu", pieces: int = 1) -> Outcome:
+    """The outcome of a sum by the processors."""
+    return Outcome(value, ran_on(None, backend=backend, kernel_ms=ms, pieces=pieces))
 
 
 def by_c(
@@ -64,13 +65,13 @@ def _by_numpy(plan: Plan, array: Array) -> Outcome:
         value = quietly(total.astype, result)
     else:
         value = np.sum(array, dtype=result)
-    return _outcome(value, (time.perf_counter() - start) * 1e3, "numpy")
+    return outcome(value, (time.perf_counter() - start) * 1e3, "numpy")
 
 
 def _by_cpu(plan: Plan, array: Array) -> Outcome:
     how = plan.conversion
     if how.elements is None and how.is_complex == (array.dtype.kind == "c"):
-        return _outcome(*by_c(how, array), "cpu")
+        return outcome(*by_c(how, array))
     times: list[float] = []
     unrounded = Conversion(None, how.load, how.acc, number_of(how.acc))
 
@@ -80,4 +81,4 @@ def _by_cpu(plan: Plan, array: Array) -> Outcome:
         return bytes(value.tobytes())
 
     value = add_pieces(array, how, add_one)
-    return _outcome(value, sum(times), "cpu", len(times))
+    return outcome(value, sum(times), "cpu", len(times))

@@ -29,7 +29,7 @@ from gpureduce.core import devices, exact, on_device, on_host
 from gpureduce.core.arrays import is_flat
 from gpureduce.core.dtypes import Array, rounded_later, sum_in_order
 from gpureduce.core.plan import Plan
-from gpureduce.core.results import Outcome
+from gpureduce.core.results import Outcome, ran_on
 from gpureduce.errors import naming
 
 # A GPU's sum cannot be interrupted: Ctrl-C takes effect between two slabs. An emulated GPU takes as
@@ -286,16 +286,18 @@ def names_of(found: Sequence[devices.Device | None]) -> str:
 
 
 def _outcome(members: list[_Member], value: Any, ms: float) -> Outcome:
-    done = [one for member in members for one in member.outcomes]
-    kernels = [one for one in done if one.launches]
+    done = [one.fields for member in members for one in member.outcomes]
+    kernels = [one for one in done if one["launches"]]
     backends = dict.fromkeys(one.device.backend if one.device else _PROCESSORS for one in members)
-    names = dict.fromkeys(one.strategy for one in kernels if one.strategy)
+    names = dict.fromkeys(one["strategy"] for one in kernels)
     if not members[0].total and not members[0].device:
         names = dict.fromkeys([_PROCESSORS, *names])
-    outcome = Outcome(
-        value, "perf_counter", "+".join(backends), names_of([one.device for one in members]),
-        strategy="+".join(names) or None, kernel_ms=ms, launches=sum(one.launches for one in done),
+    fields = ran_on(
+        None, backend="+".join(backends), device=names_of([one.device for one in members]),
+        kernel_ms=ms, launches=sum(one["launches"] for one in done),
     )  # fmt: skip
+    if names:
+        fields["strategy"] = "+".join(names)
     if kernels:
-        outcome.block, outcome.grid = kernels[0].block, kernels[0].grid
-    return outcome
+        fields |= {name: kernels[0][name] for name in ("block", "grid")}
+    return Outcome(value, fields)

@@ -16,8 +16,9 @@ from gpureduce import _host
 from gpureduce.core import arrays, dtypes, registry
 from gpureduce.core.checks import one_of, shown, whole
 from gpureduce.core.devices import Device, choose_device
-from gpureduce.core.dtypes import Conversion, convert
+from gpureduce.core.dtypes import Array, Conversion, convert
 from gpureduce.core.registry import Strategy
+from gpureduce.core.results import Outcome, SumResult, timing_of
 from gpureduce.core.schedule import Schedule
 
 # Numbers that stand for a strategy in calls of C. CHOOSE: `fast`, whose kernel the engine chooses
@@ -75,6 +76,19 @@ class Plan:
         """Whether the strategy runs on the processors."""
         on_host = self.device in (None, "cpu")
         return self.strategy.kind == "host" or (self.strategy.kind == "everywhere" and on_host)
+
+    def finished(self, outcome: Outcome, array: Array, start: float) -> SumResult:
+        """The result of a call that began at `start`."""
+        if not self.timed:
+            return SumResult(outcome.value, None)
+        own = {
+            "strategy": self.strategy.name,
+            "dtype": dtypes.name_of(array.dtype),
+            "finish": self.finish or self.strategy.finishes[0],
+            "n": array.size,
+            "nbytes": array.size * array.itemsize,
+        }
+        return SumResult(outcome.value, timing_of(own | outcome.fields, start))
 
     def by(self, name: str) -> Plan:
         """The same plan with another strategy."""

@@ -19,7 +19,6 @@ from gpureduce.core import (
     digits,
     dtypes,
     registry,
-    results,
     segments_on_device,
     timedeltas,
 )
@@ -27,7 +26,7 @@ from gpureduce.core.checks import flag, named_keywords, no_such, whole
 from gpureduce.core.dtypes import Array, load_of, part_of, quietly
 from gpureduce.core.groups import MOST_SEGMENTS, Segments, initial_number, initial_terms
 from gpureduce.core.plan import Arguments, Plan, resolve
-from gpureduce.core.results import SumResult, Timing
+from gpureduce.core.results import Outcome, SumResult, ran_on
 
 STRATEGIES = ("auto", "exact", "fast", "cpu", "numpy")
 LESSONS = tuple(row.name for row in registry.strategies() if row.kind == "keys")
@@ -168,13 +167,14 @@ def segment_sum(
     plan = resolve(call, registry.STRATEGIES[name], array.dtype, grouping)
     segments = groups.checked(array)
     if plan.on_host:
-        sums, ms = _add(plan, array, segments)
-        outcome, name = _outcome(plan, ms)
+        outcome = _add(plan, array, segments)
     else:
         sums = segments.sums_of(array, plan.conversion.result)
-        outcome, name = segments_on_device.add_host(plan, array, segments, sums)
-    value = sums if out is None else out
-    return SumResult(value, _timing(outcome, name, array, segments, start) if timing else None)
+        outcome = segments_on_device.add_host(plan, array, segments, sums)
+    if out is not None:
+        outcome.value = out
+    outcome.fields["nbytes"] = array.size * array.itemsize + segments.numbers.nbytes
+    return plan.finished(outcome, array, start)
 
 
 def digits_of(
@@ -235,19 +235,21 @@ def _check_dimensions(array: Array) -> None:
 # --- the sums ----------------------------------------------------------------------------------
 
 
-def _add(plan: Plan, array: Array, segments: Segments) -> tuple[Array, float]:
-    """The sums, and milliseconds."""
+def _add(plan: Plan, array: Array, segments: Segments) -> Outcome:
+    """The sums by the processors."""
     result = plan.conversion.result
-    initial = 0 if segments.initial is None else segments.initial
-    first = initial_terms(initial, result)
-    is_numpy = plan.strategy.name == "numpy"
-    number = first if result.kind in "iu" else initial_number(first, result)
+    first = initial_terms(0 if segments.initial is None else segments.initial, result)
     start = time.perf_counter()
     sums = segments.sums_of(array, result)
-    if is_numpy:
+    if plan.strategy.name == "numpy":
+        number = first if result.kind in "iu" else initial_number(first, result)
         _by_numpy(sums, array, segments, number)
-        return sums, (time.perf_counter() - start) * 1e3
-    return sums, _add_to(sums, array, segments, result, first)
+        ms, name = (time.perf_counter() - start) * 1e3, "numpy"
+    else:
+        ms, name = _add_to(sums, array, segments, result, first), "cpu"
+    ran = "exact" if plan.conversion.exactly and name == "cpu" else name
+    fields = ran_on(None, backend=name, kernel_ms=ms, strategy=ran, finish="single")
+    return Outcome(sums, fields)
 
 
 def _add_to(
@@ -281,25 +283,3 @@ def _by_numpy(sums: Array, array: Array, segments: Segments, initial: Any) -> No
         ids = segments.ids_of(first, len(some))
         quietly(np.add.at, total, ids, some.astype(total.dtype, copy=False))
     sums[...] = quietly(total.astype, sums.dtype)
-
-
-def _outcome(plan: Plan, ms: float) -> tuple[results.Outcome, str]:
-    """The outcome of sums by the processors, and the strategy for the timing."""
-    name = plan.strategy.name
-    if name != "numpy":
-        name = "exact" if plan.conversion.exactly else "cpu"
-    backend = "numpy" if name == "numpy" else "cpu"
-    return results.Outcome(None, "perf_counter", backend, "cpu", kernel_ms=ms), name
-
-
-def _timing(
-    outcome: results.Outcome, name: str, array: Array, segments: Segments, start: float
-) -> Timing:
-    return outcome.timing(
-        name,
-        dtypes.name_of(array.dtype),
-        "single",
-        array.size,
-        array.size * array.dtype.itemsize + segments.numbers.nbytes,
-        (time.perf_counter() - start) * 1e3,
-    )

@@ -55,8 +55,8 @@ def _details(
 # --- host arrays -------------------------------------------------------------------------------
 
 
-def add_host(plan: Plan, array: Array, groups: Segments, sums: Array) -> tuple[Outcome, str]:
-    """The sums of host arrays, which are copied to the device, and the strategy for the timing.
+def add_host(plan: Plan, array: Array, groups: Segments, sums: Array) -> Outcome:
+    """The sums of host arrays, which are copied to the device.
 
     The arguments have been checked, but not the ids.
     """
@@ -86,21 +86,12 @@ def add_host(plan: Plan, array: Array, groups: Segments, sums: Array) -> tuple[O
         raise groups.wrong(len(values), launch[-1])
     if into is not sums:
         sums[...] = into
-    return _outcome_of(device, launch), name
+    fields = device_results.sent_to(device, launch[:3], launch[3])
+    return Outcome(sums, fields | {"strategy": name, "finish": "single"})
 
 
 def _kind(values: Array) -> str:
     return "B" if dtypes.is_bfloat16(values.dtype) else values.dtype.kind
-
-
-def _outcome_of(device: devices.Device, launch: tuple[Any, ...]) -> Outcome:
-    """The outcome of a call of C for host arrays."""
-    block, grid, launches, ms, _ = launch
-    source = "emulator" if device.backend == "emulator" else "cuda_event"
-    outcome = Outcome(None, source, device.backend, device.name, peak_gb_s=device.peak_gb_s)
-    outcome.block, outcome.grid, outcome.launches = block or None, grid or None, launches
-    outcome.h2d_ms, outcome.kernel_ms, outcome.d2h_ms = ms or (0.0, 0.0, 0.0)
-    return outcome
 
 
 def _checked_keys(name: str, groups: Segments) -> Array:

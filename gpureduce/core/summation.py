@@ -19,7 +19,7 @@ from gpureduce import _host
 from gpureduce.core import devices, dtypes, registry
 from gpureduce.core.checks import refuse_unknown
 from gpureduce.core.devices import LEAST_SHARED_BYTES
-from gpureduce.core.results import Outcome, SumResult
+from gpureduce.core.results import SumResult, ran_on
 from gpureduce.lazy_import import load
 
 _NOTHING, _HOST = 0, "host"  # the defaults of `initial` and `result`, which `is` recognizes
@@ -286,5 +286,4 @@ _ON_HOST = ("auto", "exact", "cpu")
 def _fields_on_host(source: np.dtype[Any], exactly: bool) -> dict[str, Any]:
     """The fields of a timing that all sums of arrays of a dtype have in common."""
     row = registry.STRATEGIES["exact" if exactly else "cpu"]
-    outcome = Outcome(None, "perf_counter", "cpu", "cpu")
-    return dict(vars(outcome.timing(row.name, dtypes.name_of(source), row.finishes[0], 0, 0, 0.0)))
+    return ran_on(None, strategy=row.name, dtype=dtypes.name_of(source), finish=row.finishes[0])

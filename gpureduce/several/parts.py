@@ -22,7 +22,7 @@ from gpureduce.core import arrays, devices, dtypes, exact, gpu_arrays, on_host, 
 from gpureduce.core.checks import listed, named_keywords, shown
 from gpureduce.core.dtypes import Conversion, rounded_later, sum_in_order
 from gpureduce.core.plan import Arguments, resolve, strategy_of
-from gpureduce.core.results import Outcome, SumResult, Timing
+from gpureduce.core.results import SumResult, Timing, launched, ran_on, timing_of
 from gpureduce.errors import naming
 from gpureduce.several import parts_along_axes
 
@@ -296,20 +296,16 @@ class _Elapsed:
 
 
 @functools.lru_cache(256)
-def _common(
-    backend: str, used: tuple[int, ...], ran: tuple[str, ...], strategy: str, dtype: str,
-    finish: str, on_host: bool,
-) -> dict[str, Any]:  # fmt: skip
+def _places(backend: str, used: tuple[int, ...], on_host: bool) -> dict[str, Any]:
     """The fields of a timing that such sums have in common."""
     found: list[devices.Device | None] = [None] if on_host else []
     found += [devices.choose_device(f"{backend}:{index}") for index in used]
     clock = "perf_counter" if not used else "emulator" if backend == "emulator" else "cuda_event"
-    where = "+".join(["cpu"] * on_host + [backend] * bool(used)), on_several.names_of(found)
-    outcome = Outcome(None, clock, *where, "+".join(ran))
+    where = "+".join(["cpu"] * on_host + [backend] * bool(used))
     peaks = [one.peak_gb_s if one else None for one in found]
-    if all(peaks):
-        outcome.peak_gb_s = sum(peak for peak in peaks if peak)
-    return dict(vars(outcome.timing(strategy, dtype, finish, 0, 0, 0.0)))
+    peak = sum(peak for peak in peaks if peak) if all(peaks) else None
+    names = on_several.names_of(found)
+    return ran_on(None, source=clock, backend=where, device=names, peak_gb_s=peak)
 
 
 def _timing(
@@ -317,28 +313,21 @@ def _timing(
     module: ModuleType | None, host_ms: float, start: float,
 ) -> Timing:  # fmt: skip
     on_host = len(sums) > bool(own)
-    numbers = dict.fromkeys(row[1] for row in own.rows) if own else ()
-    ran = [registry.name_at(number) for number in numbers]
+    ran = list(dict.fromkeys(registry.name_at(row[1]) for row in own.rows)) if own else []
     if on_host:
         ran.insert(0, "exact" if sums[0].total else "numpy" if strategy.name == "numpy" else "cpu")
-    timing = object.__new__(Timing)
-    fields = vars(timing)  # as C makes the timing of one sum, which takes a tenth of the time
-    fields |= _common(
-        cast(ModuleType, module).BACKEND if own else "",
-        tuple(dict.fromkeys(row[0] for row in own.rows)) if own else (),
-        tuple(dict.fromkeys(ran)),
-        strategy.name,
-        sums[0].dtype,
-        registry.FINISHES[own.finish - 1] if own else strategy.finishes[0],
-        on_host,
-    )
-    fields["n"] = sum(part.n for part in sums)
-    fields["nbytes"] = sum(part.nbytes for part in sums)
-    fields["kernel_ms"] = host_ms
+    backend = cast(ModuleType, module).BACKEND if own else ""
+    used = tuple(dict.fromkeys(row[0] for row in own.rows)) if own else ()
+    fields = _places(backend, used, on_host) | {
+        "strategy": "+".join(dict.fromkeys(ran)),
+        "dtype": sums[0].dtype,
+        "finish": registry.FINISHES[own.finish - 1] if own else strategy.finishes[0],
+        "n": sum(part.n for part in sums),
+        "nbytes": sum(part.nbytes for part in sums),
+        "kernel_ms": host_ms,
+    }
     if own:  # the kernels' times are read when somebody looks: results.py
         del fields["kernel_ms"], fields["d2h_ms"]
-        fields["_elapsed"] = _Elapsed(own.rows, host_ms)
-        fields["init_ms"], fields["launches"] = own.init_ms, own.launches
-        fields["block"], fields["grid"] = own.block or None, own.grid or None
-    fields["total_ms"] = (time.perf_counter() - start) * 1e3
-    return timing
+        fields |= launched(own.block, own.grid, own.launches)
+        fields |= {"_elapsed": _Elapsed(own.rows, host_ms), "init_ms": own.init_ms}
+    return timing_of(fields, start)

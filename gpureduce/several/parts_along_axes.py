@@ -31,7 +31,7 @@ from gpureduce.core.checks import shown, whole
 from gpureduce.core.device_results import root_of
 from gpureduce.core.dtypes import sum_in_order
 from gpureduce.core.plan import Arguments
-from gpureduce.core.results import Outcome, SumResult
+from gpureduce.core.results import SumResult, ran_on, timing_of
 from gpureduce.core.summation import sum as sum_of
 from gpureduce.errors import naming
 from gpureduce.lazy_import import load_other
@@ -132,11 +132,10 @@ def _by_digits(
         return SumResult(sums, None)
     ms = (time.perf_counter() - start) * 1e3
     n = sum(math.prod(part.shape) for part in parts)
-    outcome = _outcome(call, found)
-    outcome.kernel_ms = ms
     kind = _dtype(parts[0])
-    name = dtypes.name_of(kind)
-    return SumResult(sums, outcome.timing("exact", name, "single", n, n * kind.itemsize, ms))
+    fields = _places(call, found) | {"kernel_ms": ms, "n": n, "nbytes": n * kind.itemsize}
+    fields |= {"strategy": "exact", "dtype": dtypes.name_of(kind), "finish": "single"}
+    return SumResult(sums, timing_of(fields, start))
 
 
 def _digits(call: Arguments, number: int, part: Any, how: Cut) -> Any:
@@ -161,11 +160,11 @@ def _in_host_memory(words: Any) -> digits.Words:
     return cast(device_array.DeviceArray, words).to_numpy()
 
 
-def _outcome(call: Arguments, found: list[Any]) -> Outcome:
+def _places(call: Arguments, found: list[Any]) -> dict[str, Any]:
     """Where the digits were made."""
     places = [None if isinstance(words, np.ndarray) else words.device for words in found]
     if not any(place is not None for place in places):
-        return Outcome(None, "perf_counter", "cpu", "cpu")
+        return ran_on(None)
     backend = cast(ModuleType, gpu_arrays.module_for(call.device)).BACKEND
     used: dict[devices.Device | None, None] = {}
     for place in places:  # torch's has an index, CuPy's an id, and a DeviceArray's is a number
@@ -173,7 +172,7 @@ def _outcome(call: Arguments, found: list[Any]) -> Outcome:
         used[None if place is None else devices.choose_device(f"{backend}:{number}")] = None
     clock = "emulator" if backend == "emulator" else "perf_counter"
     where = f"cpu+{backend}" if None in used else backend
-    return Outcome(None, clock, where, on_several.names_of(list(used)))
+    return ran_on(None, source=clock, backend=where, device=on_several.names_of(list(used)))
 
 
 def _rows(call: Arguments, number: int, part: Any, how: Cut) -> SumResult:
