@@ -61,10 +61,10 @@ def measured(repeat: int) -> list[float]:
     return found
 
 
-def of(checkout: Path) -> list[float]:
+def of(checkout: Path, only: str) -> list[float]:
     """The same in a process that imports gpureduce from a checkout."""
     path = {"PYTHONPATH": os.pathsep.join(map(str, (checkout, SUPPORT)))}
-    line = [sys.executable, "-P", __file__, "--json"]
+    line = [sys.executable, "-P", __file__, "--json", "--only", only]
     done = subprocess.run(line, env=os.environ | path, capture_output=True, check=True)
     found: list[float] = json.loads(done.stdout)
     return found
@@ -75,13 +75,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--beside", type=Path)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", default="", help="calls with this text")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
+    CALLS[:] = [call for call in CALLS if given.only in call]
     if given.json:
         print(json.dumps(measured(100)))
         return
     checkouts = [ROOT] if given.beside is None else [given.beside, ROOT]
-    rounds = [[of(one) for one in checkouts] for _ in range(given.rounds)]
+    rounds = [[of(one, given.only) for one in checkouts] for _ in range(given.rounds)]
     for i, call in enumerate(CALLS):
         best = [min(one[k][i] for one in rounds) for k in range(len(checkouts))]
         more = f" {best[-1] - best[0]:+7.2f}" if given.beside else ""

@@ -174,10 +174,10 @@ def timing_of(
     """
     *launch, elapsed = found
     fields = gpu_arrays.common_fields(backend, device, *element, name, finish_of(launch[2]))
-    fields = fields | launched(*launch) | {"n": n, "nbytes": n * element[1]}
+    more = launched(*launch)
     # Times are read when somebody looks: results.py.
-    fields |= {"kernel_ms": 0.0, "d2h_ms": 0.0} if elapsed is None else {"_elapsed": elapsed}
-    return results.timing_of(fields, start)
+    more |= {"kernel_ms": 0.0, "d2h_ms": 0.0} if elapsed is None else {"_elapsed": elapsed}
+    return results.timing_of(fields, start, n=n, nbytes=n * element[1], **more)
 
 
 def sent_to(

@@ -173,7 +173,7 @@ def segment_sum(
         outcome = segments_on_device.add_host(plan, array, segments, sums)
     if out is not None:
         outcome.value = out
-    outcome.fields["nbytes"] = array.size * array.itemsize + segments.numbers.nbytes
+    outcome.fields["nbytes"] = array.nbytes + segments.numbers.nbytes
     return plan.finished(outcome, array, start)
 
 

@@ -211,7 +211,7 @@ class _Plan:
         if size != self.rows:
             raise ValueError(f"there are {size} segment_ids for {self.rows} rows of values")
         if infers:
-            return groups.up_to(most)
+            return groups.up_to(most, groups.ids)
         shape: tuple[int, ...] = (*getattr(groups.out, "shape", ()), 0)
         return groups if groups.size is not None else groups._replace(size=int(shape[0]))
 
