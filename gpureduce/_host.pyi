@@ -199,7 +199,8 @@ def sum_segments(
     ids: np.ndarray[Any, Any] | None,
     offsets: np.ndarray[Any, Any] | None,
     out: np.ndarray[Any, Any],
-    layout: tuple[int, int, bool, int, int, bool],
+    source: int,
+    wanted: int,
     initial: int | tuple[tuple[float, ...], ...],
     /,
 ) -> tuple[float, int]: ...

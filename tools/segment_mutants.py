@@ -380,13 +380,9 @@ def _by_processors(module: Any, values: Array, ids: Array, count: int, dtype: st
     from gpureduce.core import dtypes, groups
 
     target, out = np.dtype(dtype), np.full(count, 77, dtype)
-    whole = target.kind in "iu"
-    first: Any = int(initial)
-    if not whole:
-        first = tuple(map(tuple, groups.initial_floats(initial, target)))
-    layout = (dtypes.load_of(values.dtype), 1, values.dtype.kind == "i", dtypes.load_of(target), 1,
-              not whole)  # fmt: skip
-    module.sum_segments(values, ids.astype(np.int64), None, out, layout, first)
+    first = groups.initial_terms(int(initial) if target.kind in "iu" else initial, target)
+    kinds = dtypes.line_of(values.dtype), dtypes.line_of(target)
+    module.sum_segments(values, ids.astype(np.int64), None, out, *kinds, first)
     return out
 
 

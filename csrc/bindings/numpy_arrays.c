@@ -28,7 +28,7 @@ static int number_of(const char *name)
     return number;
 }
 
-/* The same rows by kind of number and size. */
+/* The same rows by kind of number and size, in the order of dtypes.def. */
 static struct {
     int kind, bytes;
     const gr_numpy_type *type;
@@ -52,6 +52,14 @@ const gr_numpy_type *gr_numpy_type_of_kind(int kind, int bytes)
         if (kinds[i].kind == kind && kinds[i].bytes == bytes)
             return kinds[i].type;
     return NULL;
+}
+
+int gr_dtype_of(const gr_numpy_type *type)
+{
+    int line = 0;
+    while (kinds[line].type != type)
+        line++;
+    return line;
 }
 
 int gr_import_numpy(void)

@@ -153,6 +153,12 @@ def load_of(dtype: np.dtype[Any]) -> int:
     return DTYPES[part_of(dtype).name].load
 
 
+@functools.lru_cache(256)
+def line_of(dtype: np.dtype[Any]) -> int:
+    """The line of a dtype of numbers in dtypes.def, for C."""
+    return NUMBERS[number_name(dtype) or ""]
+
+
 def is_exact(result: np.dtype[Any]) -> bool:
     """Whether sums in dtype `result` need `exact`: those of integers are never rounded."""
     return result.kind not in "iu"
@@ -220,7 +226,7 @@ def _convert(
     refusal, result, elements, halves, load, acc, rounds_once = found
     if refusal:
         part = None if wanted is None else part_of(wanted)
-        text = _REFUSALS[refusal - 1]
+        text = _REFUSALS[refusal - 2]
         raise TypeError(text.format(result=wanted, part=part, source=name_of(source)))
     of = {-1: None, result: wanted or named(_NAMES[result])}
     made = of[elements] if elements in of else named(_NAMES[elements])

@@ -10,7 +10,7 @@ import numpy as np
 from gpureduce import _host
 from gpureduce.core import exact
 from gpureduce.core.arrays import add_pieces, is_flat
-from gpureduce.core.dtypes import Array, Conversion, load_of, number_of, quietly
+from gpureduce.core.dtypes import Array, Conversion, line_of, number_of, quietly
 from gpureduce.core.plan import Plan
 from gpureduce.core.results import Outcome, ran_on
 
@@ -38,10 +38,8 @@ def by_c(
     """Sums along axes of elements that C reads where they lie, and milliseconds."""
     if initial is None:
         initial = 0 if how.result.kind in "iu" else ((), ())
-    components = 2 if array.dtype.kind == "c" else 1
     details = (
-        load_of(array.dtype), how.acc, components, load_of(how.result), how.result, out, mask,
-        initial,
+        line_of(array.dtype), line_of(how.result), how.result, out, mask, initial
     )  # fmt: skip
     return _host.sum_axis(array, axes, keepdims, how.exactly, None, details)
 

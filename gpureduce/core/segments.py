@@ -23,7 +23,7 @@ from gpureduce.core import (
     timedeltas,
 )
 from gpureduce.core.checks import flag, named_keywords, no_such, whole
-from gpureduce.core.dtypes import Array, load_of, part_of, quietly
+from gpureduce.core.dtypes import Array, line_of, quietly
 from gpureduce.core.groups import MOST_SEGMENTS, Segments, initial_number, initial_terms
 from gpureduce.core.plan import Arguments, Plan, resolve
 from gpureduce.core.results import Outcome, SumResult, ran_on
@@ -259,15 +259,8 @@ def _add_to(
 
     Returns milliseconds.
     """
-    layout = (
-        load_of(array.dtype),
-        2 if array.dtype.kind == "c" else 1,
-        array.dtype.kind == "i",
-        load_of(part_of(result)),
-        2 if result.kind == "c" else 1,
-        result.kind not in "iu",
-    )
-    ms, bad = _host.sum_segments(array, segments.ids, segments.offsets, sums, layout, first)
+    kinds = line_of(array.dtype), line_of(result)
+    ms, bad = _host.sum_segments(array, segments.ids, segments.offsets, sums, *kinds, first)
     if bad >= 0:
         raise segments.wrong(len(array), (False, bad, operator.index(segments.ids[bad]), 0))
     return ms
