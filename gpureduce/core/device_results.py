@@ -172,12 +172,16 @@ def timing_of(
 
     `element` is its kind and bytes, and `found` is (block, grid, launches, times).
     """
-    *launch, elapsed = found
-    fields = gpu_arrays.common_fields(backend, device, *element, name, finish_of(launch[2]))
-    more = launched(*launch)
-    # Times are read when somebody looks: results.py.
-    more |= {"kernel_ms": 0.0, "d2h_ms": 0.0} if elapsed is None else {"_elapsed": elapsed}
-    return results.timing_of(fields, start, n=n, nbytes=n * element[1], **more)
+    block, grid, launches, elapsed = found
+    common = gpu_arrays.common_fields(backend, device, *element, name, finish_of(launches))
+    fields = common.copy()
+    fields["block"], fields["grid"], fields["launches"] = block or None, grid or None, launches
+    fields["n"], fields["nbytes"] = n, n * element[1]
+    if elapsed is None:
+        fields["kernel_ms"] = fields["d2h_ms"] = 0.0
+    else:  # read when somebody looks: results.py
+        fields["_elapsed"] = elapsed
+    return results.timing_of(fields, start)
 
 
 def sent_to(
