@@ -148,10 +148,11 @@ class _Plan:
     """Tells C, which has read an array's description, where the sums go and how to make them."""
 
     def __init__(
-        self, call: Arguments, strategy: registry.Strategy, how: Reduction, like: type, module: Any
-    ) -> None:
-        self.call, self.strategy, self.how, self.like, self.module = (
-            call, strategy, how, like, module,
+        self, call: Arguments, strategy: registry.Strategy, how: Reduction, like: type,
+        module: Any, as_digits: bool = False,
+    ) -> None:  # fmt: skip
+        self.call, self.strategy, self.how, self.like, self.module, self.as_digits = (
+            call, strategy, how, like, module, as_digits,
         )  # fmt: skip
         self.library = device_results.library_of(like, module)
         self.add = module.sum_axis_on_device
@@ -176,8 +177,9 @@ class _Plan:
         call, how = self.call, self.how
         gpu_arrays.check_same_device(call.device, device)
         check_strategy(self.strategy)
+        wanted = digits.dtype_for(kind) if self.as_digits else call.dtype
         conversion, name = device_results.conversion_of(
-            kind, nbytes, call.dtype, self.strategy.name in ROUND_ONCE, _host.AXES
+            kind, nbytes, wanted, self.strategy.name in ROUND_ONCE, _host.AXES
         )
         check_levels(self.strategy, conversion)
         axes = groups.reduced_axes(how.axis, len(shape))
@@ -186,13 +188,16 @@ class _Plan:
         block, grid = launch_sizes(call.block, call.grid)
         details = (
             conversion.acc, conversion.exactly, target, initial,
-            _number(self.strategy), block, grid, 0, 0, bool(call.timing), False,
+            _number(self.strategy), block, grid, 0, 0, bool(call.timing), self.as_digits,
         )  # fmt: skip
+        sums = groups.shape_of_result(shape, axes, how.keepdims)
         first, arrange = _sums_in_memory(shape, steps, axes, how.keepdims, self.library.transpose)
+        if self.as_digits:
+            first, arrange, name = (*sums, digits.numbers_of(kind)), None, "int64"
         made = self.library.maker(first, name, device)
         return _Known(
             (lambda stream: arrange(made(stream))) if arrange else made,
-            groups.shape_of_result(shape, axes, how.keepdims), name, groups.bits(axes),
+            sums, name, groups.bits(axes),
             details, conversion.exactly, device, (kind, nbytes), math.prod(shape),
         )  # fmt: skip
 
@@ -227,33 +232,24 @@ def _broadcast(where: Any, shape: tuple[int, ...]) -> Any:
 
 
 def add_gpu(
-    call: Arguments, strategy: registry.Strategy, arr: Any, how: Reduction, start: float
-) -> SumResult:
+    call: Arguments, strategy: registry.Strategy, arr: Any, how: Reduction, start: float,
+    as_digits: bool = False,
+) -> SumResult:  # fmt: skip
     """The sums of an array on a GPU, on that GPU."""
     module = gpu_arrays.needed_module(arr, call.device)
-    plan = _Plan(call, strategy, how, type(arr), module)
+    plan = _Plan(call, strategy, how, type(arr), module, as_digits)
     given = plan.library.stream(arr) if call.stream is None else call.stream
     stream = gpu_arrays.stream_number(given)
     waits = how.axis is None and not how.keepdims and how.out is None and how.result == "host"
     if waits:
         module.refuse_capture(stream)
-    found = _run(plan, arr, stream, how.out, start)
+    found = gpu_arrays.ask(plan.add, arr, how.keepdims, plan, stream, how.out, None)
     if found is None:
         raise TypeError(f"{type(arr).__name__} does not lie on a GPU")
-    value, timing, known = found
+    value, timing, known = _timed(plan, found, start)
     if waits:
         return SumResult(_on_host(value, known.dtype), timing)
     return SumResult(plan.library.result(value) if how.out is None else value, timing)
-
-
-def _run(
-    plan: _Plan, arr: Any, stream: int, out: object, start: float
-) -> tuple[Any, Timing | None, _Known] | None:
-    """The sums by a plan; None if the array does not lie on a GPU."""
-    found = gpu_arrays.ask(
-        plan.module.sum_axis_on_device, arr, plan.how.keepdims, plan, stream, out, None
-    )
-    return None if found is None else _timed(plan, found, start)
 
 
 def _timed(
@@ -309,30 +305,9 @@ def _plan_for(
 
 def digits_gpu(arr: Any, axis: object, device: str | None, stream: object) -> Any:
     """The digits of the exact sums of an array on a GPU, along a last axis, on that GPU."""
-    module = gpu_arrays.needed_module(arr, device)
-    library = device_results.library_of(type(arr), module)
-
-    def plan(
-        kind: str, nbytes: int, index: int, shape: tuple[int, ...], steps: tuple[int, ...],
-        on: int, out: None,
-    ) -> tuple[Any, ...]:  # fmt: skip
-        gpu_arrays.check_same_device(device, index)
-        conversion, name = device_results.conversion_of(
-            kind, nbytes, digits.dtype_for(kind), True, _host.AXES
-        )
-        axes = groups.reduced_axes(axis, len(shape))
-        sums = groups.shape_of_result(shape, axes, False)
-        make = library.maker((*sums, digits.numbers_of(kind)), "int64", index)
-        target = device_results.target_of(conversion, name)
-        details = (conversion.acc, True, target, (0, 0), CHOOSE, 0, 0, 0, 0, False, True)
-        return make, None, groups.bits(axes), details, None
-
-    given = library.stream(arr) if stream is None else stream
-    number = gpu_arrays.stream_number(given)
-    found = gpu_arrays.ask(module.sum_axis_on_device, arr, False, plan, number, None, None)
-    if found is None:
-        raise TypeError(f"{type(arr).__name__} does not lie on a GPU")
-    return library.result(found[0])
+    call = Arguments("exact", device=device, stream=stream, timing=False)
+    how = Reduction(axis, result="device")
+    return add_gpu(call, strategy_of("exact"), arr, how, 0.0, as_digits=True).value
 
 
 def _on_host(value: Any, result: str) -> Any:

@@ -132,9 +132,14 @@ def part_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
 
 
+def is_half(dtype: np.dtype[Any]) -> bool:
+    """Whether it is a float of 16 bits."""
+    return dtype.itemsize == 2 and dtype.kind not in "iu"
+
+
 def rounded_later(conversion: Conversion) -> Conversion:
     """The conversion for one of several sums that are added before they are rounded."""
-    if conversion.result.itemsize > 2 or conversion.result.kind in "iu":
+    if not is_half(conversion.result):
         return conversion
     return replace(conversion, result=number_of(conversion.acc))
 

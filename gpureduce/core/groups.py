@@ -195,8 +195,10 @@ def initial_terms(initial: object, result: np.dtype[Any]) -> Any:
     return tuple(map(tuple, initial_floats(initial, result)))
 
 
-def initial_number(parts: tuple[Any, Any], result: np.dtype[Any]) -> Any:
-    """What `initial_floats` found as one number, rounded."""
+def initial_number(parts: Any, result: np.dtype[Any]) -> Any:
+    """What `initial_terms` found as one number, rounded."""
+    if result.kind in "iu":
+        return parts
     real, imaginary = map(sum, parts)
     return complex(real, imaginary) if result.kind == "c" else real
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from gpureduce import _host
-from gpureduce.core import devices, exact, on_device, on_host
+from gpureduce.core import devices, exact, on_device, run_host
 from gpureduce.core.arrays import is_flat
 from gpureduce.core.dtypes import Array, rounded_later, sum_in_order
 from gpureduce.core.plan import Plan
@@ -117,7 +117,7 @@ class _Job:
 
     def add_alone(self, part: Array) -> None:
         """Adds what comes before the array: the first device does so before the others begin."""
-        outcome = on_host.add(self.by_host, part, self.members[0].total)
+        outcome = run_host.add(self.by_host, part, self.members[0].total)
         self.members[0].outcomes.append(outcome)
         if self.members[0].total is None:
             self.values.append((-1, outcome.value))
@@ -156,7 +156,7 @@ class _Job:
         if member.device:
             outcome = on_device.add(self.plan, part, member.device, member.total)
         else:
-            outcome = on_host.add(self.by_host, part, member.total)
+            outcome = run_host.add(self.by_host, part, member.total)
         member.outcomes.append(outcome)
         if member.total is None:
             self.values.append((first, outcome.value))
@@ -271,7 +271,7 @@ def _by_one(
 ) -> Outcome:
     if device:
         return on_device.add(plan, array, device, into)
-    return on_host.add(by_processors(plan), array, into)
+    return run_host.add(by_processors(plan), array, into)
 
 
 def by_processors(plan: Plan) -> Plan:

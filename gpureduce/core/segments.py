@@ -5,8 +5,6 @@ csrc/segments adds up. It says how at the top of segments.c.
 
 from __future__ import annotations
 
-import math
-import operator
 import time
 from typing import Any
 
@@ -19,14 +17,15 @@ from gpureduce.core import (
     digits,
     dtypes,
     registry,
+    run_host,
     segments_on_device,
     timedeltas,
 )
 from gpureduce.core.checks import flag, named_keywords, no_such, whole
-from gpureduce.core.dtypes import Array, line_of, quietly
-from gpureduce.core.groups import MOST_SEGMENTS, Segments, initial_number, initial_terms
-from gpureduce.core.plan import Arguments, Plan, resolve
-from gpureduce.core.results import Outcome, SumResult, ran_on
+from gpureduce.core.dtypes import Array
+from gpureduce.core.groups import MOST_SEGMENTS, Segments
+from gpureduce.core.plan import Arguments, resolve
+from gpureduce.core.results import SumResult
 
 STRATEGIES = ("auto", "exact", "fast", "cpu", "numpy")
 LESSONS = tuple(row.name for row in registry.strategies() if row.kind == "keys")
@@ -167,7 +166,7 @@ def segment_sum(
     plan = resolve(call, registry.STRATEGIES[name], array.dtype, grouping)
     segments = groups.checked(array)
     if plan.on_host:
-        outcome = _add(plan, array, segments)
+        outcome = run_host.add_by_segment(plan, array, segments)
     else:
         sums = segments.sums_of(array, plan.conversion.result)
         outcome = segments_on_device.add_host(plan, array, segments, sums)
@@ -203,8 +202,10 @@ def digits_of(
     each = digits.numbers_of(result.kind)
     words = segments.empty((segments.size, *array.shape[1:], each), np.dtype(np.int64))
     counts = segments.empty((segments.size,), words.dtype)
-    _add_to(counts, np.broadcast_to(np.True_, len(array)), segments, counts.dtype, 0)
-    _add_to(words, array, segments, result, ((), ()))
+    run_host.store_by_segment(
+        counts, np.broadcast_to(np.True_, len(array)), segments, counts.dtype, 0
+    )
+    run_host.store_by_segment(words, array, segments, result, ((), ()))
     digits.set_counts(words, counts.reshape(-1, *(1,) * (array.ndim - 1)))
     return words
 
@@ -230,49 +231,3 @@ def _check_one_of(segment_ids: object, offsets: object) -> None:
 def _check_dimensions(array: Array) -> None:
     if array.ndim not in (1, 2):
         raise ValueError(f"values must have 1 or 2 dimensions, (n,) or (n, d), not {array.ndim}")
-
-
-# --- the sums ----------------------------------------------------------------------------------
-
-
-def _add(plan: Plan, array: Array, segments: Segments) -> Outcome:
-    """The sums by the processors."""
-    result = plan.conversion.result
-    first = initial_terms(0 if segments.initial is None else segments.initial, result)
-    start = time.perf_counter()
-    sums = segments.sums_of(array, result)
-    if plan.strategy.name == "numpy":
-        number = first if result.kind in "iu" else initial_number(first, result)
-        _by_numpy(sums, array, segments, number)
-        ms, name = (time.perf_counter() - start) * 1e3, "numpy"
-    else:
-        ms, name = _add_to(sums, array, segments, result, first), "cpu"
-    ran = "exact" if plan.conversion.exactly and name == "cpu" else name
-    fields = ran_on(None, backend=name, kernel_ms=ms, strategy=ran, finish="single")
-    return Outcome(sums, fields)
-
-
-def _add_to(
-    sums: Array, array: Array, segments: Segments, result: np.dtype[Any], first: Any
-) -> float:
-    """Stores the sums, of dtype `result`, or their digits if `sums` has one more axis for these.
-
-    Returns milliseconds.
-    """
-    kinds = line_of(array.dtype), line_of(result)
-    ms, bad = _host.sum_segments(array, segments.ids, segments.offsets, sums, *kinds, first)
-    if bad >= 0:
-        raise segments.wrong(len(array), (False, bad, operator.index(segments.ids[bad]), 0))
-    return ms
-
-
-def _by_numpy(sums: Array, array: Array, segments: Segments, initial: Any) -> None:
-    """By numpy.add.at. Sums of 16-bit floats are added in float32 and rounded once."""
-    half = sums.dtype.itemsize == 2 and sums.dtype.kind not in "iu"
-    total = np.full(sums.shape, initial, np.float32 if half else sums.dtype)
-    step = max(1, arrays.PACK_ELEMENTS // max(1, math.prod(array.shape[1:])))
-    for first in range(0, len(array), step):  # in between, signals are handled
-        some = array[first : first + step]
-        ids = segments.ids_of(first, len(some))
-        quietly(np.add.at, total, ids, some.astype(total.dtype, copy=False))
-    sums[...] = quietly(total.astype, sums.dtype)

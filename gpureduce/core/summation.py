@@ -219,9 +219,9 @@ def sum(
             "keepdims, initial, where, out and result"
         )
     how = (strategy, dtype, block, grid, finish, device, allow_broken, stream, timing)
-    call = _module("any_array").Arguments(*how)
-    rest = _module("groups").Reduction(axis, keepdims, initial, where, out, result)
-    return cast(SumResult, _module("axis").add(call, arr, rest))
+    any_array = _module("any_array")
+    rest = any_array.Reduction(axis, keepdims, initial, where, out, result)
+    return cast(SumResult, any_array.add(any_array.Arguments(*how), arr, rest))
 
 
 _shown = inspect.signature(sum)

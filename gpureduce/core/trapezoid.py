@@ -105,7 +105,7 @@ def _add_up(
     wide = _wide(terms)
     if registry.find(strategy).name in ("auto", "exact"):
         total = _exact.new(wide)
-        result = any_array.add(Arguments(strategy, wide, **how), terms, total)
+        result = any_array.add(Arguments(strategy, wide, **how), terms, into=total)
         return result, _exact.parts(total)
     result = dtypes.quietly(summation.sum, terms, strategy, wide, **how)
     if np.isfinite(result.value) or not _finite(terms):

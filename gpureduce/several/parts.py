@@ -18,7 +18,16 @@ import numpy as np
 import numpy.typing as npt
 
 from gpureduce import _host
-from gpureduce.core import arrays, devices, dtypes, exact, gpu_arrays, on_host, on_several, registry
+from gpureduce.core import (
+    arrays,
+    devices,
+    dtypes,
+    exact,
+    gpu_arrays,
+    on_several,
+    registry,
+    run_host,
+)
 from gpureduce.core.checks import listed, named_keywords, shown
 from gpureduce.core.dtypes import Conversion, rounded_later, sum_in_order
 from gpureduce.core.plan import Arguments, resolve, strategy_of
@@ -230,7 +239,7 @@ def _on_host(
             exact.feed(total, array)
         else:
             wide = replace(plan, conversion=rounded_later(plan.conversion))
-            value = on_host.add(wide, array).value
+            value = run_host.add(wide, array).value
     except Exception as error:
         raise naming(f"part {number}", error) from error
     size = array.size, array.size * array.dtype.itemsize

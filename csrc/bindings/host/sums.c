@@ -70,7 +70,7 @@ PyObject *gr_timed_on_host(PyObject *value, gr_call_facts *facts, PyObject *make
 }
 
 /* The fast path for NumPy arrays that need no conversion. Returns None for all other objects, which
- * gpureduce/core/on_host.py handles. Both paths give the same bits. */
+ * gpureduce/core/run_host.py handles. Both paths give the same bits. */
 PyObject *gr_py_sum_array(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
 {
     if (count != 3) {
