@@ -42,7 +42,6 @@ LOAD_F16: int
 LOAD_BF16: int
 LOAD_F32: int
 LOAD_F64: int
-LOAD_I32: int
 LOAD_U32: int
 ACC_U32: int
 ACC_U64: int

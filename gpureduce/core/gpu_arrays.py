@@ -130,15 +130,7 @@ _Resolve = Callable[[str, int, int], tuple[int, bool, int, int]]
 def resolver(dtype: Any, exactly: bool) -> _Resolve:
     """The value that tells C how to add up arrays of any dtype to a sum of `dtype`."""
     wanted = dtypes.named(dtype)
-    known: dict[tuple[str, int], tuple[int, bool, int, int]] = {}
-
-    def resolve(kind: str, nbytes: int, index: int) -> tuple[int, bool, int, int]:
-        found = known.get((kind, nbytes))
-        if found is None:
-            found = known[kind, nbytes] = _asked(kind, nbytes, wanted, exactly)
-        return found
-
-    return resolve
+    return lambda kind, nbytes, index: _asked(kind, nbytes, wanted, exactly)
 
 
 def _sum(

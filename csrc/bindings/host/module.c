@@ -170,7 +170,6 @@ static int exec_module(PyObject *module)
         {"LOAD_BF16", GR_LOAD_bf16},
         {"LOAD_F32", GR_LOAD_f32},
         {"LOAD_F64", GR_LOAD_f64},
-        {"LOAD_I32", GR_LOAD_i32},
         {"LOAD_U32", GR_LOAD_u32},
         {"ACC_U32", GR_ACC_u32},
         {"ACC_U64", GR_ACC_u64},
