@@ -71,12 +71,6 @@ def _name(strategy: registry.Strategy, exactly: bool, ran: int, launches: int) -
     return "exact" if exactly else registry.name_at(ran)
 
 
-def _memory_order(steps: tuple[int, ...], axes: tuple[int, ...]) -> list[int]:
-    """The axes that stay, from the one with the largest step in memory to the smallest."""
-    kept = [i for i in range(len(steps)) if i not in axes]
-    return sorted(kept, key=lambda i: -abs(steps[i]))
-
-
 def _sums_in_memory(
     shape: tuple[int, ...], steps: tuple[int, ...], axes: tuple[int, ...], keepdims: object,
     transpose: device_results.Transpose,
@@ -85,8 +79,9 @@ def _sums_in_memory(
 
     Their order in memory is that of the array's axes that stay.
     """
-    order = _memory_order(steps, axes)
-    made, kept = tuple(shape[i] for i in order), sorted(order)
+    kept = [i for i in range(len(steps)) if i not in axes]
+    order = sorted(kept, key=lambda i: -abs(steps[i]))
+    made = tuple(shape[i] for i in order)
     permuted = tuple(order.index(i) for i in kept)
     if keepdims and shape:
         index = tuple(None if i in axes else slice(None) for i in range(len(shape)))
@@ -118,7 +113,7 @@ def add_host(plan: Plan, array: Array, how: Reduction) -> Outcome:
     )  # fmt: skip
     kind = "B" if dtypes.is_bfloat16(array.dtype) else array.dtype.kind
     ran, block, grid, launches, ms = module.sum_axis_of_host(
-        array, job.mask_of_axes, bool(job.keepdims), sums, mask, kind, device.index, details
+        array, groups.bits(job.axes), bool(job.keepdims), sums, mask, kind, device.index, details
     )
     fields = device_results.sent_to(device, (block, grid, launches), ms)
     fields["strategy"] = _name(plan.strategy, conversion.exactly, ran, launches)

@@ -22,19 +22,14 @@ _DEFAULT = -1
 
 
 @functools.cache
-def _bfloat16() -> Any:
-    """The bfloat16 dtype of ml_dtypes, or None if that is not installed."""
+def source(kind: str, nbytes: int) -> np.dtype[Any]:
+    """The NumPy dtype of a producer's elements; float16 stands in for a missing bfloat16."""
+    if kind != "B":
+        return np.dtype(f"{kind}{nbytes}")
     try:
         return dtypes.named("bfloat16")
     except TypeError:
-        return None
-
-
-def source(kind: str, nbytes: int) -> np.dtype[Any]:
-    """The NumPy dtype of a producer's elements; float16 stands in for a missing bfloat16."""
-    if kind == "B":
-        return _bfloat16() or np.dtype(np.float16)
-    return np.dtype(f"{kind}{nbytes}")
+        return np.dtype(np.float16)
 
 
 @functools.cache

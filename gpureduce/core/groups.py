@@ -40,11 +40,6 @@ class Checked(NamedTuple):
     mask: Array | None
     out: Array | None
 
-    @property
-    def mask_of_axes(self) -> int:
-        """A bit per axis that is added up."""
-        return bits(self.axes)
-
 
 def checked(how: Reduction, array: Array, result: np.dtype[Any]) -> Checked:
     """Checks all but `initial`, for sums of a host array in the dtype `result`."""
