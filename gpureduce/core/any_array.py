@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import time
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,6 @@ import numpy.typing as npt
 from gpureduce import _host
 from gpureduce.core import (
     arrays,
-    axis_on_device,
     calibration,
     devices,
     dtypes,
@@ -30,6 +29,7 @@ from gpureduce.core.devices import LEAST_SHARED_BYTES
 from gpureduce.core.groups import Reduction
 from gpureduce.core.plan import Arguments, placed_on_several, resolve, strategy_of
 from gpureduce.core.results import SumResult
+from gpureduce.lazy_import import load
 
 RESULTS = ("host", "device")
 
@@ -54,7 +54,8 @@ def add(
     if several:
         call = placed_on_several(call, arr, several)
     elif how is not None and arrays.lies_on_a_gpu(arr):
-        return axis_on_device.add_gpu(call, strategy, arr, how, start)
+        add_gpu = load("core.axis_on_device").add_gpu  # imported when it is first used
+        return cast(SumResult, add_gpu(call, strategy, arr, how, start))
     elif how is None and not isinstance(arr, np.ndarray):
         found = gpu_arrays.add(call, strategy, arr)
         if found is not None:
@@ -71,8 +72,10 @@ def add(
         return _add_timedeltas(call, array, how, into)
     if how is not None:
         plan = resolve(call, strategy, array.dtype, _host.AXES)
-        along_axes = run_host.add_along_axes if plan.on_host else axis_on_device.add_host
-        outcome = along_axes(plan, array, how)
+        if plan.on_host:
+            outcome = run_host.add_along_axes(plan, array, how)
+        else:
+            outcome = load("core.axis_on_device").add_host(plan, array, how)
         outcome.fields["initial"] = bool(how.initial)
         return plan.finished(outcome, array, start)
     if strategy.name == "auto" and call.device is None and array.nbytes >= LEAST_SHARED_BYTES:
