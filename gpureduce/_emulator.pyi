@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from gpureduce.core.request import Launch
+from gpureduce.core.plan import Launch
 from gpureduce.core.results import SumResult
 
 BACKEND: str

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gpureduce.core.request import Launch
+from gpureduce.core.plan import Launch
 
 def memory_limit(token: int, bytes: int, /) -> None: ...
 def live_bytes() -> int: ...

@@ -42,7 +42,6 @@ LOAD_F16: int
 LOAD_BF16: int
 LOAD_F32: int
 LOAD_F64: int
-LOAD_I32: int
 LOAD_U32: int
 ACC_U32: int
 ACC_U64: int
@@ -53,7 +52,8 @@ SENT_TO_GPU: int
 ON_GPU: int
 ALL: int
 AXES: int
-SEGMENTS: int
+OFFSETS: int
+IDS: int
 
 _T = TypeVar("_T")
 
@@ -175,7 +175,7 @@ def sum_axis(
 @overload
 def sum_axis(
     array: np.ndarray[Any, Any],
-    axis: tuple[int, ...],
+    axis: tuple[int, ...] | None,
     keepdims: bool,
     exactly: bool,
     common: None,
@@ -198,13 +198,11 @@ def sum_segments(
     ids: np.ndarray[Any, Any] | None,
     offsets: np.ndarray[Any, Any] | None,
     out: np.ndarray[Any, Any],
-    layout: tuple[int, int, bool, int, int, bool],
+    source: int,
+    wanted: int,
     initial: int | tuple[tuple[float, ...], ...],
     /,
 ) -> tuple[float, int]: ...
-def cpu_sum(
-    array: np.ndarray[Any, Any], load: int, acc: int, components: int, threads: int, /
-) -> tuple[bytes, float]: ...
 def are_bools(array: np.ndarray[Any, Any], /) -> bool: ...
 def cpu_error_factor(n: int, load: int, acc: int, /) -> float: ...
 def cpu_sum_samples(

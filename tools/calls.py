@@ -48,21 +48,23 @@ a, out = np.arange(12.0).reshape(3, 4), np.empty(3)
 ids, offsets = np.array([0, 1, 0]), np.array([0, 1, 3])
 """
 
+_BATCH_S = 1e-3  # short beside the slices of time that busy processors give
+
 
 def measured(repeat: int) -> list[float]:
     """The least microseconds of each call."""
     found = []
     for call in CALLS:
         timer = timeit.Timer(call, SETUP)
-        number = max(20, int(0.01 / (timer.timeit(20) / 20)))
+        number = max(1, int(_BATCH_S / (timer.timeit(20) / 20)))
         found.append(min(timer.repeat(repeat, number)) / number * 1e6)
     return found
 
 
-def of(checkout: Path) -> list[float]:
+def of(checkout: Path, only: str) -> list[float]:
     """The same in a process that imports gpureduce from a checkout."""
     path = {"PYTHONPATH": os.pathsep.join(map(str, (checkout, SUPPORT)))}
-    line = [sys.executable, "-P", __file__, "--json"]
+    line = [sys.executable, "-P", __file__, "--json", "--only", only]
     done = subprocess.run(line, env=os.environ | path, capture_output=True, check=True)
     found: list[float] = json.loads(done.stdout)
     return found
@@ -73,13 +75,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--beside", type=Path)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", default="", help="calls with this text")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
+    CALLS[:] = [call for call in CALLS if given.only in call]
     if given.json:
-        print(json.dumps(measured(5)))
+        print(json.dumps(measured(100)))
         return
     checkouts = [ROOT] if given.beside is None else [given.beside, ROOT]
-    rounds = [[of(one) for one in checkouts] for _ in range(given.rounds)]
+    rounds = [[of(one, given.only) for one in checkouts] for _ in range(given.rounds)]
     for i, call in enumerate(CALLS):
         best = [min(one[k][i] for one in rounds) for k in range(len(checkouts))]
         more = f" {best[-1] - best[0]:+7.2f}" if given.beside else ""

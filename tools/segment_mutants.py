@@ -377,16 +377,12 @@ def _by_kernels(module: Any, values: Array, ids: Array, count: int, dtype: str, 
 
 def _by_processors(module: Any, values: Array, ids: Array, count: int, dtype: str, initial: float
                    ) -> Array:  # fmt: skip
-    from gpureduce.core import dtypes, reduction
+    from gpureduce.core import dtypes, groups
 
     target, out = np.dtype(dtype), np.full(count, 77, dtype)
-    whole = target.kind in "iu"
-    first: Any = int(initial)
-    if not whole:
-        first = tuple(map(tuple, reduction.initial_floats(initial, target)))
-    layout = (dtypes.load_of(values.dtype), 1, values.dtype.kind == "i", dtypes.load_of(target), 1,
-              not whole)  # fmt: skip
-    module.sum_segments(values, ids.astype(np.int64), None, out, layout, first)
+    first = groups.initial_terms(int(initial) if target.kind in "iu" else initial, target)
+    kinds = dtypes.line_of(values.dtype), dtypes.line_of(target)
+    module.sum_segments(values, ids.astype(np.int64), None, out, *kinds, first)
     return out
 
 

@@ -10,10 +10,13 @@
 /* NumPy's highest built-in type number. */
 enum { LAST_TYPE = NPY_HALF };
 
-/* Indexed by NumPy's type number. bfloat16 has no number until ml_dtypes is imported; it is set and
- * read atomically. */
-static gr_numpy_type types[LAST_TYPE + 1];
-static gr_numpy_type bfloat16 = {.components = 1, .result = -1};
+/* Indexed by gr_dtype. bfloat16's result is -1 until ml_dtypes is imported; it is set and read
+ * atomically. */
+static gr_numpy_type types[GR_DTYPE_COUNT];
+static gr_numpy_type *const bfloat16 = &types[GR_DTYPE_bfloat16];
+
+/* By NumPy's type number: one of these rows, or NULL. */
+static const gr_numpy_type *by_number[LAST_TYPE + 1];
 
 /* Returns NumPy's type number, or -1 if NumPy does not know the type. */
 static int number_of(const char *name)
@@ -28,45 +31,38 @@ static int number_of(const char *name)
     return number;
 }
 
-/* The same rows by kind of number and size. */
-static struct {
-    int kind, bytes;
-    const gr_numpy_type *type;
-} kinds[16];
-static int kind_count;
-
-static void learn(const gr_dtype_row *dtype)
-{
-    int number = number_of(dtype->name);
-    gr_numpy_type *row = number < 0 || number > LAST_TYPE ? &bfloat16 : &types[number];
-    *row = (gr_numpy_type){dtype->load, dtype->acc, dtype->parts,
-                           number_of(gr_dtype_rows[dtype->result].name)};
-    kinds[kind_count].kind = row == &bfloat16 ? 'B' : dtype->name[0];
-    kinds[kind_count].bytes = (int)gr_load_size(dtype->load) * dtype->parts;
-    kinds[kind_count++].type = row;
-}
-
 const gr_numpy_type *gr_numpy_type_of_kind(int kind, int bytes)
 {
-    for (int i = 0; i < kind_count; i++)
-        if (kinds[i].kind == kind && kinds[i].bytes == bytes)
-            return kinds[i].type;
+    for (int i = 0; i < GR_DTYPE_COUNT; i++) {
+        int own = i == GR_DTYPE_bfloat16 ? 'B' : gr_dtype_rows[i].name[0];
+        if (own == kind && (int)gr_load_size(types[i].load) * types[i].components == bytes)
+            return &types[i];
+    }
     return NULL;
+}
+
+int gr_dtype_of(const gr_numpy_type *type)
+{
+    return (int)(type - types);
 }
 
 int gr_import_numpy(void)
 {
     if (PyArray_ImportNumPyAPI() < 0)
         return -1;
-    kind_count = 0;
-    for (int i = 0; i < GR_DTYPE_COUNT; i++)
-        learn(&gr_dtype_rows[i]);
+    for (int i = 0; i < GR_DTYPE_COUNT; i++) {
+        const gr_dtype_row *row = &gr_dtype_rows[i];
+        int number = number_of(row->name), result = number_of(gr_dtype_rows[row->result].name);
+        types[i] = (gr_numpy_type){row->load, row->acc, row->parts, result};
+        if (number >= 0 && number <= LAST_TYPE)
+            by_number[number] = &types[i];
+    }
     return 0;
 }
 
 static bool is_bfloat16(const PyArray_Descr *type)
 {
-    if (type->type_num == __atomic_load_n(&bfloat16.result, __ATOMIC_RELAXED))
+    if (type->type_num == __atomic_load_n(&bfloat16->result, __ATOMIC_RELAXED))
         return true;
     PyObject *name = PyUnicode_FromString("ml_dtypes");
     PyObject *module = name ? PyImport_GetModule(name) : NULL;
@@ -77,7 +73,7 @@ static bool is_bfloat16(const PyArray_Descr *type)
     Py_XDECREF(found);
     PyErr_Clear();
     if (same)
-        __atomic_store_n(&bfloat16.result, type->type_num, __ATOMIC_RELAXED);
+        __atomic_store_n(&bfloat16->result, type->type_num, __ATOMIC_RELAXED);
     return same;
 }
 
@@ -143,14 +139,12 @@ const gr_numpy_type *gr_numpy_type_of_elements(PyObject *object)
     if (!PyArray_ISNOTSWAPPED(array))
         return NULL;
     if (number >= NPY_USERDEF)
-        return is_bfloat16(PyArray_DESCR(array)) ? &bfloat16 : NULL;
+        return is_bfloat16(PyArray_DESCR(array)) ? bfloat16 : NULL;
     if (number == NPY_LONGLONG || number == NPY_ULONGLONG)
         number -= NPY_LONGLONG - NPY_LONG; /* the same type on 64-bit Linux */
-    bool known = number >= 0 && number <= LAST_TYPE && types[number].components;
-    size_t size = known ? gr_load_size(types[number].load) : 0;
-    bool fits =
-        size * (size_t)types[known ? number : 0].components == (size_t)PyArray_ITEMSIZE(array);
-    return known && fits ? &types[number] : NULL;
+    const gr_numpy_type *type = number >= 0 && number <= LAST_TYPE ? by_number[number] : NULL;
+    size_t size = type ? gr_load_size(type->load) * (size_t)type->components : 0;
+    return size == (size_t)PyArray_ITEMSIZE(array) ? type : NULL;
 }
 
 /* Copies the low bytes first: all processors that this builds for are little-endian. */

@@ -20,7 +20,7 @@ static void add_integers(gr_how *how, const gr_dtype_row *from, gr_grouping grou
     bool in_32_bits = gr_load_size(to->load) == 4 && gr_load_size(from->load) == 4;
     if (in_32_bits)
         how->load = GR_LOAD_u32;
-    how->acc = in_32_bits && groups != GR_GROUPS_SEGMENTS ? GR_ACC_u32 : GR_ACC_u64;
+    how->acc = in_32_bits && groups < GR_GROUPS_OFFSETS ? GR_ACC_u32 : GR_ACC_u64;
 }
 
 /* Whether reading an element as an accumulator gives what a cast to the result would. */
@@ -38,9 +38,8 @@ static void add_floats(gr_how *how, const gr_dtype_row *from, gr_place place, gr
     const gr_dtype_row *to = &gr_dtype_rows[how->result];
     bool integers = !has_floats(from), wide = integers && gr_load_size(from->load) == 8;
     bool is_read = widens(from, to), to_pairs = to->parts > from->parts;
-    bool in_groups = groups != GR_GROUPS_ALL, by_segment = groups == GR_GROUPS_SEGMENTS;
+    bool in_groups = groups != GR_GROUPS_ALL, by_segment = groups >= GR_GROUPS_OFFSETS;
     how->acc = to->acc;
-    how->load = is_read ? from->load : to->load;
     if (by_segment && place == GR_ON_PROCESSORS)
         return; /* they read elements of any type */
     if (place == GR_ON_GPU && to_pairs)
@@ -64,22 +63,36 @@ static void add_floats(gr_how *how, const gr_dtype_row *from, gr_place place, gr
     } else if (!is_read || to_pairs) {
         how->elements = (int)how->result;
     }
+    if (how->elements >= 0)
+        how->load = gr_dtype_rows[how->elements].load;
 }
 
-gr_how gr_how_of(gr_dtype source, int wanted, bool exactly, gr_place place, gr_grouping groups)
+gr_how gr_how_of(int source, int wanted, bool exactly, int place, int groups)
 {
+    if (source < 0 || source >= GR_DTYPE_COUNT || wanted < -1 || wanted >= GR_DTYPE_COUNT ||
+        place < 0 || place >= GR_PLACE_COUNT || groups < 0 || groups >= GR_GROUPS_COUNT)
+        return (gr_how){.refusal = GR_NO_DTYPE};
     const gr_dtype_row *from = &gr_dtype_rows[source];
+    gr_dtype result = wanted < 0 ? from->result : (gr_dtype)wanted;
+    const gr_dtype_row *to = &gr_dtype_rows[result];
+    bool always =
+        groups == GR_GROUPS_IDS || (groups == GR_GROUPS_OFFSETS && place == GR_ON_PROCESSORS);
     gr_how how = {
-        .result = wanted < 0 ? from->result : (gr_dtype)wanted, .elements = -1, .load = from->load};
-    const gr_dtype_row *to = &gr_dtype_rows[how.result];
-    how.exactly = exactly && has_floats(to);
-    if (how.result == GR_DTYPE_bool)
+        .result = result,
+        .elements = -1,
+        .load = from->load,
+        .parts = from->parts,
+        .sum_parts = to->parts,
+        .target = to->load,
+        .exactly = (exactly || always) && has_floats(to),
+    };
+    if (result == GR_DTYPE_bool)
         how.refusal = GR_NO_SUM;
     else if (has_floats(from) > has_floats(to) || from->parts > to->parts)
         how.refusal = GR_LOSES_PART;
     else if (has_floats(to))
-        add_floats(&how, from, place, groups);
+        add_floats(&how, from, (gr_place)place, (gr_grouping)groups);
     else
-        add_integers(&how, from, groups);
+        add_integers(&how, from, (gr_grouping)groups);
     return how;
 }

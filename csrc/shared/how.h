@@ -29,11 +29,18 @@ extern const gr_dtype_row gr_dtype_rows[GR_DTYPE_COUNT];
 /* Where sums are computed, and where their elements lie. */
 typedef enum { GR_ON_PROCESSORS, GR_SENT_TO_GPU, GR_ON_GPU, GR_PLACE_COUNT } gr_place;
 
-typedef enum { GR_GROUPS_ALL, GR_GROUPS_AXES, GR_GROUPS_SEGMENTS, GR_GROUPS_COUNT } gr_grouping;
+typedef enum {
+    GR_GROUPS_ALL,
+    GR_GROUPS_AXES,
+    GR_GROUPS_OFFSETS,
+    GR_GROUPS_IDS,
+    GR_GROUPS_COUNT
+} gr_grouping;
 
 /* Why there is no such sum. gpureduce/core/dtypes.py has the texts. */
 typedef enum {
     GR_ALLOWED,
+    GR_NO_DTYPE,     /* nor place or grouping */
     GR_NO_SUM,       /* the result holds no sums */
     GR_LOSES_PART,   /* of the elements: their fraction or their imaginary part */
     GR_REAL_AS_PAIR, /* kernels read real numbers in place, not as complex ones */
@@ -49,11 +56,14 @@ typedef struct {
     bool halves;  /* 64-bit integers are read as two float64 */
     gr_load load; /* of an element, or of its parts */
     gr_acc acc;
-    bool exactly; /* sums are rounded once */
+    int parts, sum_parts; /* of an element and of a sum: 2 if it is complex */
+    gr_load target;       /* the type of a sum, or of its parts */
+    bool exactly;         /* sums are rounded once */
 } gr_how;
 
 /* `wanted` is the dtype of the sums, or -1 for numpy.sum's. `exactly` says whether sums of floats
- * are to be rounded once; those of integers never are. */
-gr_how gr_how_of(gr_dtype source, int wanted, bool exactly, gr_place place, gr_grouping groups);
+ * are to be rounded once. Those by ids always are, and those by offsets on processors; those of
+ * integers never are. */
+gr_how gr_how_of(int source, int wanted, bool exactly, int place, int groups);
 
 #endif

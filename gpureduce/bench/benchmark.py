@@ -43,7 +43,7 @@ from gpureduce.bench.runner import measure as measured
 from gpureduce.core import devices, registry
 from gpureduce.core.checks import listed, named_keywords, one_of, whole
 from gpureduce.core.dtypes import Array, convert, is_here, named
-from gpureduce.core.request import launch_sizes
+from gpureduce.core.plan import launch_sizes
 from gpureduce.core.summation import sum as sum_of
 from gpureduce.errors import CudaError
 

@@ -1,9 +1,13 @@
-"""Sums of any array with any arguments: from arguments to result."""
+"""Sums of any array with any arguments, from arguments to result: of all elements, or along axes.
+
+`add` decides where a sum runs: on the processors (run_host.py), by kernels, or by both.
+"""
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Sequence
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,64 +20,89 @@ from gpureduce.core import (
     dtypes,
     gpu_arrays,
     on_device,
-    on_host,
     on_several,
+    run_host,
     timedeltas,
 )
+from gpureduce.core.checks import one_of
 from gpureduce.core.devices import LEAST_SHARED_BYTES
-from gpureduce.core.request import Arguments, Request, placed_on_several, resolve, strategy_of
-from gpureduce.core.results import Outcome, SumResult, Timing
+from gpureduce.core.groups import Reduction
+from gpureduce.core.plan import Arguments, placed_on_several, resolve, strategy_of
+from gpureduce.core.results import SumResult
+from gpureduce.lazy_import import load
+
+RESULTS = ("host", "device")
 
 
-def add(call: Arguments, arr: npt.ArrayLike, into: _host.Exact | None = None) -> SumResult:
-    """The sum of an array; an exact one of a host array is also added to `into`, unrounded."""
+def add(
+    call: Arguments, arr: npt.ArrayLike, how: Reduction | None = None,
+    into: _host.Exact | None = None,
+) -> SumResult:  # fmt: skip
+    """The sum of an array, or its sums along axes: `how`.
+
+    An exact sum of a host array is also added to `into`, unrounded.
+    """
     start = time.perf_counter()
     strategy = strategy_of(call.strategy, call.allow_broken)
+    result = "host" if how is None else one_of("result", how.result, RESULTS)
     several = devices.several(call.device)
+    if several and how is not None:
+        raise ValueError(
+            "device must name one device with axis, initial, where or out; gpureduce.sum_parts "
+            "adds up slices of an array along axes on several devices"
+        )
     if several:
         call = placed_on_several(call, arr, several)
-    elif not isinstance(arr, np.ndarray):
-        result = gpu_arrays.add(call, strategy, arr)
-        if result is not None:
-            return result
+    elif how is not None and arrays.lies_on_a_gpu(arr):
+        add_gpu = load("core.axis_on_device").add_gpu  # imported when it is first used
+        return cast(SumResult, add_gpu(call, strategy, arr, how, start))
+    elif how is None and not isinstance(arr, np.ndarray):
+        found = gpu_arrays.add(call, strategy, arr)
+        if found is not None:
+            return found
     array = arrays.as_array(arr)
+    if result == "device":
+        raise ValueError(
+            "result='device' leaves the sum of an array on a GPU there; this array is in host "
+            "memory, and so is its sum: leave result out"
+        )
     if call.stream is not None:
         raise ValueError("stream is for arrays on a GPU; this one is in host memory")
     if array.dtype.kind == "m":
-        how = call._replace(dtype=None)
-        add_integers = lambda integers, *_: add(how, integers, into)  # noqa: E731
-        return timedeltas.add(array, call.dtype, 0, None, add_integers, np.any)
+        return _add_timedeltas(call, array, how, into)
+    if how is not None:
+        plan = resolve(call, strategy, array.dtype, _host.AXES)
+        if plan.on_host:
+            outcome = run_host.add_along_axes(plan, array, how)
+        else:
+            outcome = load("core.axis_on_device").add_host(plan, array, how)
+        outcome.fields["initial"] = bool(how.initial)
+        return plan.finished(outcome, array, start)
     if strategy.name == "auto" and call.device is None and array.nbytes >= LEAST_SHARED_BYTES:
         device, with_processors = calibration.way_for(array.nbytes)
         call = call._replace(device=device)
         several = [None, devices.choose_device(device)] if with_processors else None
-    request = resolve(call, strategy, array.dtype)
-    outcome = _add_host_array(request, array, several, into)
-    if not call.timing:
-        return SumResult(outcome.value, None)
-    return SumResult(outcome.value, _timing(request, array, outcome, start))
-
-
-def _add_host_array(
-    request: Request,
-    array: dtypes.Array,
-    several: Sequence[devices.Device | None] | None,
-    into: _host.Exact | None,
-) -> Outcome:
+    plan = resolve(call, strategy, array.dtype)
     if several:
-        return on_several.add(request, array, several, into)
-    if request.on_host:
-        return on_host.add(request, array, into)
-    device = devices.choose_device(request.device, or_cpu=True)
-    return on_device.add(request, array, device, into)
+        outcome = on_several.add(plan, array, several, into)
+    elif plan.on_host:
+        outcome = run_host.add(plan, array, into)
+    else:
+        chosen = devices.choose_device(plan.device, or_cpu=True)
+        outcome = on_device.add(plan, array, chosen, into)
+    return plan.finished(outcome, array, start)
 
 
-def _timing(request: Request, array: dtypes.Array, outcome: Outcome, start: float) -> Timing:
-    return outcome.timing(
-        request.strategy.name,
-        dtypes.name_of(array.dtype),
-        request.finish or request.strategy.finishes[0],
-        array.size,
-        array.size * array.dtype.itemsize,
-        (time.perf_counter() - start) * 1e3,
+def _add_timedeltas(
+    call: Arguments, array: dtypes.Array, how: Reduction | None, into: _host.Exact | None
+) -> SumResult:
+    given = how or Reduction()
+
+    def add_integers(integers: dtypes.Array, initial: int, out: Any) -> SumResult:
+        along = how and how._replace(initial=initial, out=out)
+        return add(call._replace(dtype=None), integers, along, into)
+
+    any_of: Any = functools.partial(
+        np.any, axis=given.axis, keepdims=given.keepdims, where=given.where
     )
+    return timedeltas.add(array, call.dtype, given.initial, given.out, add_integers, any_of)

@@ -160,9 +160,9 @@ def is_flat(array: Array) -> bool:
     return contiguous and array.flags.aligned and array.dtype.isnative
 
 
-def pieces(array: Array, conversion: Conversion) -> Iterator[Array]:
+def pieces(array: Array, cast: np.dtype[Any] | None = None) -> Iterator[Array]:
     """Yields the elements as flat, aligned, native arrays: one view of all where possible."""
-    wanted = array.dtype.newbyteorder("=") if conversion.cast is None else conversion.cast
+    wanted = array.dtype.newbyteorder("=") if cast is None else cast
     if array.size == 0:
         # The engine checks its arguments for an empty array, too.
         yield np.empty(0, wanted)
@@ -236,7 +236,7 @@ def add_pieces(array: Array, conversion: Conversion, add: Add) -> Any:
 
 
 def _total(array: Array, conversion: Conversion, add: Add) -> bytes:
-    every = pieces(array, conversion)
+    every = pieces(array, conversion.cast)
     bits = add(next(every))  # usually the only piece
     for piece in every:
         more = conversion.total(add(piece))

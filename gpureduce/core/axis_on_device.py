@@ -23,17 +23,24 @@ from gpureduce.core import (
     digits,
     dtypes,
     gpu_arrays,
-    reduction,
+    groups,
     registry,
 )
 from gpureduce.core.dtypes import Array
-from gpureduce.core.reduction import Reduction
-from gpureduce.core.request import CHOOSE, Arguments, Request, launch_sizes, strategy_of
+from gpureduce.core.groups import Reduction
+from gpureduce.core.plan import (
+    CHOOSE,
+    ROUND_ONCE,
+    Arguments,
+    Plan,
+    check_levels,
+    launch_sizes,
+    strategy_of,
+)  # fmt: skip
 from gpureduce.core.results import Outcome, SumResult, Timing
 from gpureduce.core.schedule import current
 from gpureduce.lazy_import import load_other
 
-_ROUND_ONCE = ("auto", "exact", "exact_levels")
 _MOST_KNOWN = 256  # descriptions of arrays, for each plan
 
 
@@ -64,19 +71,6 @@ def _name(strategy: registry.Strategy, exactly: bool, ran: int, launches: int) -
     return "exact" if exactly else registry.name_at(ran)
 
 
-def is_exact(strategy: registry.Strategy, result: np.dtype[Any]) -> bool:
-    """Whether sums in this dtype are rounded once. Sums of integers are never rounded."""
-    if strategy.name == "exact_levels" and not dtypes.is_exact(result):
-        raise ValueError("exact_levels adds up floats; sums of integers are exact without it")
-    return strategy.name in _ROUND_ONCE and dtypes.is_exact(result)
-
-
-def _memory_order(steps: tuple[int, ...], axes: tuple[int, ...]) -> list[int]:
-    """The axes that stay, from the one with the largest step in memory to the smallest."""
-    kept = [i for i in range(len(steps)) if i not in axes]
-    return sorted(kept, key=lambda i: -abs(steps[i]))
-
-
 def _sums_in_memory(
     shape: tuple[int, ...], steps: tuple[int, ...], axes: tuple[int, ...], keepdims: object,
     transpose: device_results.Transpose,
@@ -85,8 +79,9 @@ def _sums_in_memory(
 
     Their order in memory is that of the array's axes that stay.
     """
-    order = _memory_order(steps, axes)
-    made, kept = tuple(shape[i] for i in order), sorted(order)
+    kept = [i for i in range(len(steps)) if i not in axes]
+    order = sorted(kept, key=lambda i: -abs(steps[i]))
+    made = tuple(shape[i] for i in order)
     permuted = tuple(order.index(i) for i in kept)
     if keepdims and shape:
         index = tuple(None if i in axes else slice(None) for i in range(len(shape)))
@@ -97,33 +92,15 @@ def _sums_in_memory(
 # --- host arrays -------------------------------------------------------------------------------
 
 
-def _elements(request: Request, source: np.dtype[Any]) -> np.dtype[Any] | None:
-    """The dtype that the elements of a host array are converted to; None to leave them."""
-    conversion = request.conversion
-    to_complex = conversion.is_complex and source.kind != "c"
-    if is_exact(request.strategy, conversion.result):
-        device_results.refuse_wide(source.kind, source.itemsize)
-        if to_complex:
-            return np.dtype(np.complex128)
-        return np.dtype(np.float64) if source.kind in "biu" else None
-    if conversion.is_complex:
-        return conversion.result if to_complex or conversion.cast is not None else None
-    return conversion.cast
-
-
-def add_host(request: Request, array: Array, how: Reduction) -> Outcome:
+def add_host(plan: Plan, array: Array, how: Reduction) -> Outcome:
     """The sums of a host array: it is copied to the device, and the sums are copied back."""
-    schedule, device = current(), devices.choose_device(request.device, or_cpu=True)
+    schedule, device = current(), devices.choose_device(plan.device, or_cpu=True)
     module = devices.module_of(device, traced=schedule.traced)
-    conversion = request.conversion
-    result = conversion.result
-    check_strategy(request.strategy, "cpu", "numpy")
-    job = reduction.checked(how, array, result)
-    initial, exactly = (
-        device_results.initial_of(how.initial, result),
-        is_exact(request.strategy, result),
-    )
-    array = arrays.without_gaps(array, _elements(request, array.dtype) or array.dtype)
+    conversion, result = plan.conversion, plan.conversion.result
+    check_strategy(plan.strategy, "cpu", "numpy")
+    job = groups.checked(how, array, result)
+    initial = device_results.initial_of(how.initial, result)
+    array = arrays.without_gaps(array, conversion.elements or array.dtype)
     mask = None if job.mask is None else arrays.without_gaps(job.mask, job.mask.dtype)
     shape, arrange = _sums_in_memory(
         array.shape, array.strides, job.axes, job.keepdims, np.transpose
@@ -131,22 +108,18 @@ def add_host(request: Request, array: Array, how: Reduction) -> Outcome:
     made = np.empty(shape, result)
     sums = arrange(made) if arrange else made
     details = (
-        conversion.acc, exactly, dtypes.load_of(result), initial, _number(request.strategy),
-        request.block, request.grid, schedule.number, schedule.seed, request.timed, False,
+        conversion.acc, conversion.exactly, dtypes.load_of(result), initial, _number(plan.strategy),
+        plan.block, plan.grid, schedule.number, schedule.seed, plan.timed, False,
     )  # fmt: skip
     kind = "B" if dtypes.is_bfloat16(array.dtype) else array.dtype.kind
     ran, block, grid, launches, ms = module.sum_axis_of_host(
-        array, job.mask_of_axes, bool(job.keepdims), sums, mask, kind, device.index, details
+        array, groups.bits(job.axes), bool(job.keepdims), sums, mask, kind, device.index, details
     )
-    source = "emulator" if device.backend == "emulator" else "cuda_event"
-    outcome = Outcome(None, source, device.backend, device.name, peak_gb_s=device.peak_gb_s)
-    outcome.strategy = _name(request.strategy, exactly, ran, launches)
-    outcome.block, outcome.grid, outcome.launches = block or None, grid or None, launches
-    outcome.h2d_ms, outcome.kernel_ms, outcome.d2h_ms = ms or (0.0, 0.0, 0.0)
+    fields = device_results.sent_to(device, (block, grid, launches), ms)
+    fields["strategy"] = _name(plan.strategy, conversion.exactly, ran, launches)
     if job.out is not None:
         job.out[...] = sums
-    outcome.value = how.out if job.out is not None else sums if sums.ndim else sums[()]
-    return outcome
+    return Outcome(how.out if job.out is not None else sums if sums.ndim else sums[()], fields)
 
 
 # --- arrays on a GPU ---------------------------------------------------------------------------
@@ -170,10 +143,11 @@ class _Plan:
     """Tells C, which has read an array's description, where the sums go and how to make them."""
 
     def __init__(
-        self, call: Arguments, strategy: registry.Strategy, how: Reduction, like: type, module: Any
-    ) -> None:
-        self.call, self.strategy, self.how, self.like, self.module = (
-            call, strategy, how, like, module,
+        self, call: Arguments, strategy: registry.Strategy, how: Reduction, like: type,
+        module: Any, as_digits: bool = False,
+    ) -> None:  # fmt: skip
+        self.call, self.strategy, self.how, self.like, self.module, self.as_digits = (
+            call, strategy, how, like, module, as_digits,
         )  # fmt: skip
         self.library = device_results.library_of(like, module)
         self.add = module.sum_axis_on_device
@@ -198,25 +172,28 @@ class _Plan:
         call, how = self.call, self.how
         gpu_arrays.check_same_device(call.device, device)
         check_strategy(self.strategy)
-        exactly = self.strategy.name in _ROUND_ONCE
+        wanted = digits.dtype_for(kind) if self.as_digits else call.dtype
         conversion, name = device_results.conversion_of(
-            kind, nbytes, call.dtype, exactly, _host.AXES
+            kind, nbytes, wanted, self.strategy.name in ROUND_ONCE, _host.AXES
         )
-        exactly = is_exact(self.strategy, conversion.result)
-        axes = reduction.reduced_axes(how.axis, len(shape))
+        check_levels(self.strategy, conversion)
+        axes = groups.reduced_axes(how.axis, len(shape))
         initial = device_results.initial_of(how.initial, conversion.result)
         target = device_results.target_of(conversion, name)
         block, grid = launch_sizes(call.block, call.grid)
         details = (
-            conversion.acc, exactly, target, initial,
-            _number(self.strategy), block, grid, 0, 0, bool(call.timing), False,
+            conversion.acc, conversion.exactly, target, initial,
+            _number(self.strategy), block, grid, 0, 0, bool(call.timing), self.as_digits,
         )  # fmt: skip
+        sums = groups.shape_of_result(shape, axes, how.keepdims)
         first, arrange = _sums_in_memory(shape, steps, axes, how.keepdims, self.library.transpose)
+        if self.as_digits:
+            first, arrange, name = (*sums, digits.numbers_of(kind)), None, "int64"
         made = self.library.maker(first, name, device)
         return _Known(
             (lambda stream: arrange(made(stream))) if arrange else made,
-            reduction.shape_of_result(shape, axes, how.keepdims), name, reduction.bits(axes),
-            details, exactly, device, (kind, nbytes), math.prod(shape),
+            sums, name, groups.bits(axes),
+            details, conversion.exactly, device, (kind, nbytes), math.prod(shape),
         )  # fmt: skip
 
 
@@ -233,7 +210,7 @@ def _broadcast(where: Any, shape: tuple[int, ...]) -> Any:
         raise TypeError(f"where must be an array with a shape, not {type(where).__name__}")
     if own == shape:
         return where
-    root = type(where).__module__.partition(".")[0]
+    root = device_results.root_of(type(where))
     if root not in device_results.LIBRARIES:
         raise ValueError(
             f"where has the shape {tuple(own)}; a mask of {type(where).__name__} must have the "
@@ -250,33 +227,24 @@ def _broadcast(where: Any, shape: tuple[int, ...]) -> Any:
 
 
 def add_gpu(
-    call: Arguments, strategy: registry.Strategy, arr: Any, how: Reduction, start: float
-) -> SumResult:
+    call: Arguments, strategy: registry.Strategy, arr: Any, how: Reduction, start: float,
+    as_digits: bool = False,
+) -> SumResult:  # fmt: skip
     """The sums of an array on a GPU, on that GPU."""
     module = gpu_arrays.needed_module(arr, call.device)
-    plan = _Plan(call, strategy, how, type(arr), module)
+    plan = _Plan(call, strategy, how, type(arr), module, as_digits)
     given = plan.library.stream(arr) if call.stream is None else call.stream
     stream = gpu_arrays.stream_number(given)
     waits = how.axis is None and not how.keepdims and how.out is None and how.result == "host"
     if waits:
         module.refuse_capture(stream)
-    found = _run(plan, arr, stream, how.out, start)
+    found = gpu_arrays.ask(plan.add, arr, how.keepdims, plan, stream, how.out, None)
     if found is None:
         raise TypeError(f"{type(arr).__name__} does not lie on a GPU")
-    value, timing, known = found
+    value, timing, known = _timed(plan, found, start)
     if waits:
         return SumResult(_on_host(value, known.dtype), timing)
     return SumResult(plan.library.result(value) if how.out is None else value, timing)
-
-
-def _run(
-    plan: _Plan, arr: Any, stream: int, out: object, start: float
-) -> tuple[Any, Timing | None, _Known] | None:
-    """The sums by a plan; None if the array does not lie on a GPU."""
-    found = gpu_arrays.ask(
-        plan.module.sum_axis_on_device, arr, plan.how.keepdims, plan, stream, out, None
-    )
-    return None if found is None else _timed(plan, found, start)
 
 
 def _timed(
@@ -332,30 +300,9 @@ def _plan_for(
 
 def digits_gpu(arr: Any, axis: object, device: str | None, stream: object) -> Any:
     """The digits of the exact sums of an array on a GPU, along a last axis, on that GPU."""
-    module = gpu_arrays.needed_module(arr, device)
-    library = device_results.library_of(type(arr), module)
-
-    def plan(
-        kind: str, nbytes: int, index: int, shape: tuple[int, ...], steps: tuple[int, ...],
-        on: int, out: None,
-    ) -> tuple[Any, ...]:  # fmt: skip
-        gpu_arrays.check_same_device(device, index)
-        conversion, name = device_results.conversion_of(
-            kind, nbytes, digits.dtype_for(kind), True, _host.AXES
-        )
-        axes = reduction.reduced_axes(axis, len(shape))
-        sums = reduction.shape_of_result(shape, axes, False)
-        make = library.maker((*sums, digits.numbers_of(kind)), "int64", index)
-        target = device_results.target_of(conversion, name)
-        details = (conversion.acc, True, target, (0, 0), CHOOSE, 0, 0, 0, 0, False, True)
-        return make, None, reduction.bits(axes), details, None
-
-    given = library.stream(arr) if stream is None else stream
-    number = gpu_arrays.stream_number(given)
-    found = gpu_arrays.ask(module.sum_axis_on_device, arr, False, plan, number, None, None)
-    if found is None:
-        raise TypeError(f"{type(arr).__name__} does not lie on a GPU")
-    return library.result(found[0])
+    call = Arguments("exact", device=device, stream=stream, timing=False)
+    how = Reduction(axis, result="device")
+    return add_gpu(call, strategy_of("exact"), arr, how, 0.0, as_digits=True).value
 
 
 def _on_host(value: Any, result: str) -> Any:

@@ -24,7 +24,7 @@ from gpureduce import _host
 from gpureduce.core import devices, json_files, on_device, on_several, registry
 from gpureduce.core.devices import LEAST_SHARED_BYTES
 from gpureduce.core.dtypes import convert
-from gpureduce.core.request import Request
+from gpureduce.core.plan import Plan
 from gpureduce.errors import CudaError
 from gpureduce.version import VERSION
 
@@ -136,7 +136,7 @@ def _way(card_share: float, array: Any, add: Callable[[Any], object]) -> Way:
 
 def _measure(card: devices.Device) -> Calibration:
     array = np.ones(_LARGE // 4, np.int32)
-    fast = Request(registry.STRATEGIES["fast"], convert(array.dtype, None), timed=False)
+    fast = Plan(registry.STRATEGIES["fast"], convert(array.dtype, None), timed=False)
     cpu = _way(0.0, array, lambda part: _host.sum_array(part, False, None))
     cuda = _way(1.0, array, lambda part: on_device.add(fast, part, card))
 

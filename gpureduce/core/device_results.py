@@ -7,16 +7,16 @@ has no allocator to ask: its arrays share the memory of a DeviceArray.
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gpureduce import _host
-from gpureduce.core import device_array, dtypes, gpu_arrays, reduction
+from gpureduce.core import device_array, dtypes, gpu_arrays, groups, results
 from gpureduce.core.checks import shown
-from gpureduce.core.results import Timing
+from gpureduce.core.devices import Device
+from gpureduce.core.results import Timing, launched, ran_on
 from gpureduce.lazy_import import load_other
 
 Make = Callable[[int], Any]  # makes an array beside another, for work on a stream
@@ -130,20 +130,14 @@ def initial_of(initial: object, result: np.dtype[Any]) -> tuple[Any, Any]:
     if type(initial) is int and initial == 0:
         return 0, 0
     if result.kind in "iu":
-        return reduction.initial_integer(initial, result), 0
-    parts = reduction.initial_floats(initial, result)
+        return groups.initial_integer(initial, result), 0
+    parts = groups.initial_floats(initial, result)
     if any(len(part) > 1 for part in parts):
         raise ValueError(
             f"kernels take an initial number that is a float64, such as {float(sum(parts[0]))!r}, "
             f"not {shown(initial)}"
         )
     return sum(parts[0]), sum(parts[1])
-
-
-def refuse_wide(kind: str, nbytes: int) -> None:
-    """Raises for elements that kernels cannot add up exactly as floats."""
-    if kind in "iu" and nbytes == 8:
-        raise dtypes.refused(dtypes.TOO_WIDE)
 
 
 def check_out(out: Any, like: type, name: str, shape: tuple[int, ...]) -> None:
@@ -179,14 +173,22 @@ def timing_of(
     `element` is its kind and bytes, and `found` is (block, grid, launches, times).
     """
     block, grid, launches, elapsed = found
-    timing = Timing.__new__(Timing)
-    fields = vars(timing)
-    fields.update(gpu_arrays.common_fields(backend, device, *element, name, finish_of(launches)))
+    common = gpu_arrays.common_fields(backend, device, *element, name, finish_of(launches))
+    fields = common.copy()
     fields["block"], fields["grid"], fields["launches"] = block or None, grid or None, launches
     fields["n"], fields["nbytes"] = n, n * element[1]
     if elapsed is None:
         fields["kernel_ms"] = fields["d2h_ms"] = 0.0
     else:  # read when somebody looks: results.py
         fields["_elapsed"] = elapsed
-    fields["total_ms"] = (time.perf_counter() - start) * 1e3
-    return timing
+    return results.timing_of(fields, start)
+
+
+def sent_to(
+    device: Device, launch: tuple[int, int, int], ms: tuple[float, float, float] | None
+) -> dict[str, Any]:
+    """Fields of the timing of host arrays that kernels added up on a device."""
+    h2d, kernel, d2h = ms or (0.0, 0.0, 0.0)
+    finish = finish_of(launch[2])
+    times = {"h2d_ms": h2d, "kernel_ms": kernel, "d2h_ms": d2h, "finish": finish}
+    return ran_on(device, **times, **launched(*launch))

@@ -93,9 +93,7 @@ def _of_part(array: Array, kept: int) -> Words:
         return _of_floats(array, kept)
     if array.dtype.itemsize < 8:
         return _of_floats(array.astype(np.float64), kept)
-    native = array.astype(array.dtype.newbyteorder("="), copy=False)
-    low = (native & native.dtype.type(0xFFFFFFFF)).astype(np.float64)
-    high = (native >> native.dtype.type(32)).astype(np.float64) * 2.0**32
+    low, high = exact.halves(array)
     more = _of_floats(high, kept)
     more[..., _COUNT] = 0  # each element counts once
     more += _of_floats(low, kept)

@@ -132,9 +132,14 @@ def part_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
 
 
+def is_half(dtype: np.dtype[Any]) -> bool:
+    """Whether it is a float of 16 bits."""
+    return dtype.itemsize == 2 and dtype.kind not in "iu"
+
+
 def rounded_later(conversion: Conversion) -> Conversion:
     """The conversion for one of several sums that are added before they are rounded."""
-    if conversion.result.itemsize > 2 or conversion.result.kind in "iu":
+    if not is_half(conversion.result):
         return conversion
     return replace(conversion, result=number_of(conversion.acc))
 
@@ -151,6 +156,12 @@ def sum_in_order(values: Sequence[Any], result: np.dtype[Any]) -> Any:
 def load_of(dtype: np.dtype[Any]) -> int:
     """The load type by which kernels read elements of `dtype`, or their parts if complex."""
     return DTYPES[part_of(dtype).name].load
+
+
+@functools.lru_cache(256)
+def line_of(dtype: np.dtype[Any]) -> int:
+    """The line of a dtype of numbers in dtypes.def, for C."""
+    return NUMBERS[number_name(dtype) or ""]
 
 
 def is_exact(result: np.dtype[Any]) -> bool:
@@ -219,7 +230,9 @@ def _convert(
     found = _host.how(number, to, exactly, place, groups)
     refusal, result, elements, halves, load, acc, rounds_once = found
     if refusal:
-        raise refused(refusal, source, wanted)
+        part = None if wanted is None else part_of(wanted)
+        text = _REFUSALS[refusal - 2]
+        raise TypeError(text.format(result=wanted, part=part, source=name_of(source)))
     of = {-1: None, result: wanted or named(_NAMES[result])}
     made = of[elements] if elements in of else named(_NAMES[elements])
     return Conversion(made, load, acc, cast(Any, of[result]), halves, rounds_once)
@@ -235,12 +248,3 @@ _REFUSALS = (
     "arrays on a GPU cannot be cast to {part} element by element; cast the array first",
     "integers on a GPU cannot be cast to {result} element by element; cast the array first",
 )  # of gr_refusal
-TOO_WIDE = 4
-
-
-def refused(
-    refusal: int, source: np.dtype[Any] | None = None, result: np.dtype[Any] | None = None
-) -> TypeError:
-    """The error of a refusal."""
-    shown = {"source": source and name_of(source), "part": result and part_of(result)}
-    return TypeError(_REFUSALS[refusal - 1].format(result=result, **shown))

@@ -37,8 +37,11 @@ def new(dtype: np.dtype[Any]) -> _host.Exact:
     return _host.Exact(load_of(dtype), 2 if dtype.kind == "c" else 1)
 
 
-def _flat(array: dtypes.Array, cast: np.dtype[Any] | None = None) -> Iterator[dtypes.Array]:
-    return arrays.pieces(array, dtypes.Conversion(cast, 0, 0, array.dtype))
+def halves(integers: dtypes.Array) -> tuple[dtypes.Array, dtypes.Array]:
+    """Two floats for each 64-bit integer, which add up to it."""
+    whole = integers.astype(integers.dtype.newbyteorder("="), copy=False)
+    low = (whole & whole.dtype.type(0xFFFFFFFF)).astype(np.float64)
+    return low, (whole >> whole.dtype.type(32)).astype(np.float64) * 2.0**32
 
 
 def _pieces(array: dtypes.Array) -> Iterator[tuple[dtypes.Array, bool]]:
@@ -48,15 +51,14 @@ def _pieces(array: dtypes.Array) -> Iterator[tuple[dtypes.Array, bool]]:
     """
     source = array.dtype
     if source.kind not in "biu":
-        yield from ((piece, True) for piece in _flat(array))
+        yield from ((piece, True) for piece in arrays.pieces(array))
     elif source.itemsize <= _WHOLE_INTEGER_BYTES:
-        yield from ((piece, True) for piece in _flat(array, np.dtype(np.float64)))
+        yield from ((piece, True) for piece in arrays.pieces(array, np.dtype(np.float64)))
     else:
-        for flat in _flat(array):
+        for flat in arrays.pieces(array):
             for first in range(0, flat.size, arrays.PACK_ELEMENTS):
-                piece = flat[first : first + arrays.PACK_ELEMENTS]
-                yield (piece & piece.dtype.type(0xFFFFFFFF)).astype(np.float64), True
-                yield (piece >> piece.dtype.type(32)).astype(np.float64) * 2.0**32, False
+                low, high = halves(flat[first : first + arrays.PACK_ELEMENTS])
+                yield from ((low, True), (high, False))
 
 
 def feed(total: _host.Exact, array: dtypes.Array) -> float:

@@ -15,26 +15,21 @@ import numpy.typing as npt
 
 from gpureduce import _host
 from gpureduce.core import arrays, devices, dtypes, registry
-from gpureduce.core.request import Arguments, Launch, launch_of, number_of
-from gpureduce.core.results import Outcome, SumResult
+from gpureduce.core.plan import Arguments, Launch, launch_of, number_of
+from gpureduce.core.results import SumResult, ran_on
 
 _DEFAULT = -1
 
 
 @functools.cache
-def _bfloat16() -> Any:
-    """The bfloat16 dtype of ml_dtypes, or None if that is not installed."""
+def source(kind: str, nbytes: int) -> np.dtype[Any]:
+    """The NumPy dtype of a producer's elements; float16 stands in for a missing bfloat16."""
+    if kind != "B":
+        return np.dtype(f"{kind}{nbytes}")
     try:
         return dtypes.named("bfloat16")
     except TypeError:
-        return None
-
-
-def source(kind: str, nbytes: int) -> np.dtype[Any]:
-    """The NumPy dtype of a producer's elements; float16 stands in for a missing bfloat16."""
-    if kind == "B":
-        return _bfloat16() or np.dtype(np.float16)
-    return np.dtype(f"{kind}{nbytes}")
+        return np.dtype(np.float16)
 
 
 @functools.cache
@@ -130,15 +125,7 @@ _Resolve = Callable[[str, int, int], tuple[int, bool, int, int]]
 def resolver(dtype: Any, exactly: bool) -> _Resolve:
     """The value that tells C how to add up arrays of any dtype to a sum of `dtype`."""
     wanted = dtypes.named(dtype)
-    known: dict[tuple[str, int], tuple[int, bool, int, int]] = {}
-
-    def resolve(kind: str, nbytes: int, index: int) -> tuple[int, bool, int, int]:
-        found = known.get((kind, nbytes))
-        if found is None:
-            found = known[kind, nbytes] = _asked(kind, nbytes, wanted, exactly)
-        return found
-
-    return resolve
+    return lambda kind, nbytes, index: _asked(kind, nbytes, wanted, exactly)
 
 
 def _sum(
@@ -228,7 +215,7 @@ def add(
     by_defaults = call.dtype is None and call.device is None
     if (
         call.device is None
-        and call.chooses_launch
+        and (call.block, call.grid, call.finish) == (None, None, None)
         and is_quick(call.dtype)
         and type(call.strategy) is str
         and call.strategy in NUMBERS
@@ -257,12 +244,10 @@ def common_fields(
 ) -> dict[str, Any]:
     """The fields of a timing that all sums of a dtype by a strategy on a device have in common."""
     device = devices.choose_device(f"{backend}:{index}")
-    clock = "emulator" if backend == "emulator" else "cuda_event"
-    outcome = Outcome(None, clock, backend, device.name, peak_gb_s=device.peak_gb_s)
     dtype = "bfloat16" if kind == "B" else str(source(kind, nbytes))
-    timing = outcome.timing(name, dtype, finish, 0, 0, 0.0)
-    later = ("kernel_ms", "d2h_ms")  # read from the card's events when looked at
-    return {name: value for name, value in vars(timing).items() if name not in later}
+    fields = ran_on(device, strategy=name, dtype=dtype, finish=finish)
+    del fields["kernel_ms"], fields["d2h_ms"]  # read from the card's events when looked at
+    return fields
 
 
 def _fields_of(

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from gpureduce import _host
 from gpureduce.core import devices, dtypes, on_device, registry
 from gpureduce.core.checks import finite, named_keywords, no_such, whole
-from gpureduce.core.request import Request, launch_of, placed
-from gpureduce.core.results import SumResult, Timing
+from gpureduce.core.plan import Plan, launch_of, placed
+from gpureduce.core.results import Outcome, SumResult, launched, ran_on, timing_of
 from gpureduce.core.schedule import current
 
 _ACCUMULATORS = {"float32": _host.ACC_F32, "float64": _host.ACC_F64}
@@ -216,22 +216,24 @@ def integrate(
         chosen = registry.STRATEGIES["fast" if on_card else "cpu"]
     chosen = placed(chosen, device, problem.dtype)
     if chosen.kind == "host":
-        value, timing = _on_host(problem, chosen, start)
+        found = _on_host(problem, chosen, start)
     else:
-        request = Request(chosen, problem.conversion, *launch)
-        value, timing = _on_device(problem, request, devices.choose_device(device, or_cpu=True))
-    object.__setattr__(timing, "total_ms", (time.perf_counter() - start) * 1e3)
-    return SumResult(value, timing)
+        plan = Plan(chosen, problem.conversion, *launch)
+        found = _on_device(problem, plan, devices.choose_device(device, or_cpu=True))
+    # No bytes are read.
+    own = {"dtype": problem.dtype.name, "n": problem.n, "nbytes": 0, "integral": True}
+    return SumResult(found.value, timing_of(found.fields | own, start))
 
 
-def _on_host(problem: _Problem, chosen: registry.Strategy, start: float) -> tuple[Any, Timing]:
+def _on_host(problem: _Problem, chosen: registry.Strategy, start: float) -> Outcome:
     if chosen.name == "cpu":
         bits, ms = _host.cpu_sum_samples(*problem.samples, problem.conversion.acc, 0)
         value = problem.value(bits)
     else:
         value = dtypes.quietly(_with_numpy, problem)
         ms = (time.perf_counter() - start) * 1e3
-    return value, _timing(problem, chosen.name, "single", kernel_ms=ms)
+    names = {"backend": chosen.name, "strategy": chosen.name, "finish": "single"}
+    return Outcome(value, ran_on(None, kernel_ms=ms, **names))
 
 
 def _with_numpy(problem: _Problem) -> Any:
@@ -245,44 +247,18 @@ def _with_numpy(problem: _Problem) -> Any:
     return problem.dtype.type(problem.step * float(total))
 
 
-def _on_device(problem: _Problem, request: Request, device: devices.Device) -> tuple[Any, Timing]:
+def _on_device(problem: _Problem, plan: Plan, device: devices.Device) -> Outcome:
     schedule = current()
     module = devices.module_of(device, traced=schedule.traced)
-    bits, kernel_ms, h2d_ms, d2h_ms, init_ms, block, grid, launches, _, ran = module.sum_samples(
-        *problem.samples, request.launch(device, schedule), 0
+    bits, *times, block, grid, launches, _, ran = module.sum_samples(
+        *problem.samples, plan.launch(device, schedule), 0
     )
     row = registry.STRATEGIES[registry.name_at(ran)]
-    return problem.value(bits), _timing(
-        problem, row.name, request.finish or row.finishes[0], device,
-        kernel_ms=kernel_ms, h2d_ms=h2d_ms, d2h_ms=d2h_ms, init_ms=init_ms,
-        block=block or None, grid=grid or None, launches=launches,
+    fields = ran_on(
+        device, strategy=row.name, finish=plan.finish or row.finishes[0],
+        **dict(zip(on_device.TIMES, times, strict=True)), **launched(block, grid, launches),
     )  # fmt: skip
-
-
-def _timing(
-    problem: _Problem,
-    strategy: str,
-    finish: str,
-    device: devices.Device | None = None,
-    **measured: Any,
-) -> Timing:
-    """The `Timing` of an integral. `nbytes` is 0, because no bytes are read."""
-    times = {"h2d_ms": 0.0, "d2h_ms": 0.0, "init_ms": 0.0, "block": None, "grid": None}
-    emulated = device is not None and device.backend == "emulator"
-    return Timing(
-        **(times | {"launches": 0} | measured),
-        total_ms=0.0,
-        source="emulator" if emulated else "cuda_event" if device else "perf_counter",
-        backend=device.backend if device else strategy,
-        device=device.name if device else "cpu",
-        strategy=strategy,
-        dtype=problem.dtype.name,
-        finish=finish,
-        n=problem.n,
-        nbytes=0,
-        peak_gb_s=device.peak_gb_s if device and not emulated else None,
-        integral=True,
-    )
+    return Outcome(problem.value(bits), fields)
 
 
 def measure(
@@ -306,7 +282,7 @@ def measure(
             for _ in range(repeats)
         ]
         return times, None, None
-    request = Request(chosen, problem.conversion, *launch_of(chosen, block, None, finish))
+    plan = Plan(chosen, problem.conversion, *launch_of(chosen, block, None, finish))
     on = devices.choose_device(device)
     module = devices.module_of(on)
-    return on_device.measured(module.sum_samples(*problem.samples, request.launch(on), repeats))
+    return on_device.measured(module.sum_samples(*problem.samples, plan.launch(on), repeats))

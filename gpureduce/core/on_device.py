@@ -8,55 +8,49 @@ from gpureduce import _host
 from gpureduce.core import devices, exact, registry
 from gpureduce.core.arrays import add_pieces
 from gpureduce.core.dtypes import Array
-from gpureduce.core.request import Request
-from gpureduce.core.results import Outcome
+from gpureduce.core.plan import Plan
+from gpureduce.core.results import Outcome, launched, ran_on
 from gpureduce.core.schedule import current
+
+TIMES = ("kernel_ms", "h2d_ms", "d2h_ms", "init_ms")  # as C returns them
 
 
 def add(
-    request: Request, array: Array, device: devices.Device, into: _host.Exact | None = None
+    plan: Plan, array: Array, device: devices.Device, into: _host.Exact | None = None
 ) -> Outcome:
     """The sum of a host array; an exact one is also added to `into`, before it is rounded."""
     schedule = current()
     module = devices.module_of(device, traced=schedule.traced)
-    devices.check_can_run(device, request.strategy)
-    source = "emulator" if device.backend == "emulator" else "cuda_event"
-    outcome = Outcome(
-        None, source, device.backend, device.name, pieces=0, peak_gb_s=device.peak_gb_s
-    )
-    launch = request.launch(device, schedule)
+    devices.check_can_run(device, plan.strategy)
+    fields = ran_on(device, pieces=0)
+    launch = plan.launch(device, schedule)
 
     def add_one(piece: Array, load: int = launch.load) -> bytes:
         nonlocal launch
-        bits, kernel_ms, h2d_ms, d2h_ms, init_ms, block, grid, launches, _, ran = module.sum(
+        bits, *times, block, grid, launches, _, ran = module.sum(
             piece, launch if load == launch.load else launch._replace(load=load)
         )
-        outcome.kernel_ms += kernel_ms
-        outcome.h2d_ms += h2d_ms
-        outcome.d2h_ms += d2h_ms
-        outcome.init_ms += init_ms
-        outcome.launches += launches
-        if not outcome.pieces:
-            outcome.block, outcome.grid = block or None, grid or None
-            outcome.strategy = registry.name_at(ran)
-            if (
-                request.strategy.kind == "choice"
-            ):  # the choice for the first piece holds for all: the timing names one launch
+        for name, ms in zip(TIMES, times, strict=True):
+            fields[name] += ms
+        launches += fields["launches"]
+        if not fields["pieces"]:
+            fields.update(launched(block, grid, 0), strategy=registry.name_at(ran))
+            if plan.strategy.kind == "choice":
+                # The choice for the first piece holds for all: the timing names one launch.
                 launch = launch._replace(strategy=ran, block=block, grid=grid)
-        outcome.pieces += 1
+        fields["launches"] = launches
+        fields["pieces"] += 1
         return bytes(bits)
 
-    if request.strategy.kind == "everywhere":
-        total = into or exact.new(request.conversion.result)
+    if plan.strategy.kind == "everywhere":
+        total = into or exact.new(plan.conversion.result)
         exact.feed_by(total, array, add_one)
-        outcome.value = exact.value(total, request.conversion.result)
-    else:
-        outcome.value = add_pieces(array, request.conversion, add_one)
-    return outcome
+        return Outcome(exact.value(total, plan.conversion.result), fields)
+    return Outcome(add_pieces(array, plan.conversion, add_one), fields)
 
 
 def measure(
-    request: Request,
+    plan: Plan,
     array: Array,
     device: devices.Device,
     *,
@@ -75,7 +69,7 @@ def measure(
     takes the place of the sum.
     """
     how = (copies, warmups, repeats, offset, apart, load_only)
-    found = devices.module_of(device).measure(array, request.launch(device), *how)
+    found = devices.module_of(device).measure(array, plan.launch(device), *how)
     return measured(found)
 
 

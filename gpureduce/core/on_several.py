@@ -25,11 +25,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from gpureduce import _host
-from gpureduce.core import devices, exact, on_device, on_host
+from gpureduce.core import devices, exact, on_device, run_host
 from gpureduce.core.arrays import is_flat
 from gpureduce.core.dtypes import Array, rounded_later, sum_in_order
-from gpureduce.core.request import Request
-from gpureduce.core.results import Outcome
+from gpureduce.core.plan import Plan
+from gpureduce.core.results import Outcome, ran_on
 from gpureduce.errors import naming
 
 # A GPU's sum cannot be interrupted: Ctrl-C takes effect between two slabs. An emulated GPU takes as
@@ -86,10 +86,10 @@ class _Member:
 class _Job:
     """A sum that several threads work on."""
 
-    def __init__(self, request: Request, flat: Array, members: list[_Member]) -> None:
-        self.request, self.flat, self.members = request, flat, members
-        self.by_host = by_processors(request)
-        self.any_order = _is_any_order(request)
+    def __init__(self, plan: Plan, flat: Array, members: list[_Member]) -> None:
+        self.plan, self.flat, self.members = plan, flat, members
+        self.by_host = by_processors(plan)
+        self.any_order = _is_any_order(plan)
         self.values: list[tuple[int, Any]] = []
         self.failed: tuple[_Member, BaseException] | None = None
         self.stopped = False
@@ -117,7 +117,7 @@ class _Job:
 
     def add_alone(self, part: Array) -> None:
         """Adds what comes before the array: the first device does so before the others begin."""
-        outcome = on_host.add(self.by_host, part, self.members[0].total)
+        outcome = run_host.add(self.by_host, part, self.members[0].total)
         self.members[0].outcomes.append(outcome)
         if self.members[0].total is None:
             self.values.append((-1, outcome.value))
@@ -154,9 +154,9 @@ class _Job:
     def _add(self, member: _Member, first: int, end: int) -> None:
         part = self.flat[first:end]
         if member.device:
-            outcome = on_device.add(self.request, part, member.device, member.total)
+            outcome = on_device.add(self.plan, part, member.device, member.total)
         else:
-            outcome = on_host.add(self.by_host, part, member.total)
+            outcome = run_host.add(self.by_host, part, member.total)
         member.outcomes.append(outcome)
         if member.total is None:
             self.values.append((first, outcome.value))
@@ -203,10 +203,10 @@ def _run(job: _Job) -> None:
         raise naming(f"on {member.id}", error)
 
 
-def _chosen(request: Request, nbytes: int, found: Sequence[devices.Device | None]) -> list[_Member]:
+def _chosen(plan: Plan, nbytes: int, found: Sequence[devices.Device | None]) -> list[_Member]:
     """The devices that are worth their thread, the processors first."""
     order = sorted(found, key=lambda device: device is not None)
-    exactly, result = request.strategy.kind == "everywhere", request.conversion.result
+    exactly, result = plan.strategy.kind == "everywhere", plan.conversion.result
     return [
         _Member(one, exact.new(result) if exactly else None)
         for one in order[: max(1, nbytes // _LEAST_BYTES)]
@@ -214,7 +214,7 @@ def _chosen(request: Request, nbytes: int, found: Sequence[devices.Device | None
 
 
 def add(
-    request: Request,
+    plan: Plan,
     array: Array,
     found: Sequence[devices.Device | None],
     into: _host.Exact | None = None,
@@ -225,17 +225,17 @@ def add(
     the additions. An exact sum is also added to `into`, before it is rounded.
     """
     start = time.perf_counter()
-    members = _chosen(request, array.nbytes if is_flat(array) else 0, found)
+    members = _chosen(plan, array.nbytes if is_flat(array) else 0, found)
     if len(members) == 1:
-        return _by_one(request, array, members[0].device, into)
-    result, flat = request.conversion.result, array.reshape(-1, order="A")
-    kind = request.strategy.name, array.dtype, *(member.id for member in members)
+        return _by_one(plan, array, members[0].device, into)
+    result, flat = plan.conversion.result, array.reshape(-1, order="A")
+    kind = plan.strategy.name, array.dtype, *(member.id for member in members)
     are_alone, told_by = _alone.get(kind, (False, _JUDGED_BYTES // _JUDGED_AGAIN))
-    may_be = members[0].device is None and _is_any_order(request)
+    may_be = members[0].device is None and _is_any_order(plan)
     alone = array.size // _ALONE if may_be and array.nbytes >= told_by * _JUDGED_AGAIN else 0
     if are_alone and not alone:
-        return _by_one(request, array, None, into)
-    wide = replace(request, conversion=rounded_later(request.conversion))
+        return _by_one(plan, array, None, into)
+    wide = replace(plan, conversion=rounded_later(plan.conversion))
     job = _Job(wide, flat[alone:], members)
     alone_s = _seconds(lambda: job.add_alone(flat[:alone])) if alone else 0
     together_s = _seconds(lambda: _run(job))
@@ -255,9 +255,9 @@ def add(
     return _outcome(members, value, (time.perf_counter() - start) * 1e3)
 
 
-def _is_any_order(request: Request) -> bool:
+def _is_any_order(plan: Plan) -> bool:
     """Whether the order of additions does not matter."""
-    return request.strategy.kind == "everywhere" or request.conversion.result.kind in "iu"
+    return plan.strategy.kind == "everywhere" or plan.conversion.result.kind in "iu"
 
 
 def _seconds(work: Callable[[], None]) -> float:
@@ -267,16 +267,16 @@ def _seconds(work: Callable[[], None]) -> float:
 
 
 def _by_one(
-    request: Request, array: Array, device: devices.Device | None, into: _host.Exact | None
+    plan: Plan, array: Array, device: devices.Device | None, into: _host.Exact | None
 ) -> Outcome:
     if device:
-        return on_device.add(request, array, device, into)
-    return on_host.add(by_processors(request), array, into)
+        return on_device.add(plan, array, device, into)
+    return run_host.add(by_processors(plan), array, into)
 
 
-def by_processors(request: Request) -> Request:
+def by_processors(plan: Plan) -> Plan:
     """The same sum by the processors."""
-    return request.by("exact" if request.strategy.kind == "everywhere" else "cpu")
+    return plan.by("exact" if plan.strategy.kind == "everywhere" else "cpu")
 
 
 def names_of(found: Sequence[devices.Device | None]) -> str:
@@ -286,16 +286,18 @@ def names_of(found: Sequence[devices.Device | None]) -> str:
 
 
 def _outcome(members: list[_Member], value: Any, ms: float) -> Outcome:
-    done = [one for member in members for one in member.outcomes]
-    kernels = [one for one in done if one.launches]
+    done = [one.fields for member in members for one in member.outcomes]
+    kernels = [one for one in done if one["launches"]]
     backends = dict.fromkeys(one.device.backend if one.device else _PROCESSORS for one in members)
-    names = dict.fromkeys(one.strategy for one in kernels if one.strategy)
+    names = dict.fromkeys(one["strategy"] for one in kernels)
     if not members[0].total and not members[0].device:
         names = dict.fromkeys([_PROCESSORS, *names])
-    outcome = Outcome(
-        value, "perf_counter", "+".join(backends), names_of([one.device for one in members]),
-        strategy="+".join(names) or None, kernel_ms=ms, launches=sum(one.launches for one in done),
+    fields = ran_on(
+        None, backend="+".join(backends), device=names_of([one.device for one in members]),
+        kernel_ms=ms, launches=sum(one["launches"] for one in done),
     )  # fmt: skip
+    if names:
+        fields["strategy"] = "+".join(names)
     if kernels:
-        outcome.block, outcome.grid = kernels[0].block, kernels[0].grid
-    return outcome
+        fields |= {name: kernels[0][name] for name in ("block", "grid")}
+    return Outcome(value, fields)

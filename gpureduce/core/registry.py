@@ -67,6 +67,9 @@ class Strategy:
     index: int = field(repr=False)
     traits: int = field(repr=False)
 
+    def __hash__(self) -> int:
+        return self.index  # plans are looked up by strategy, among others
+
     @property
     def broken(self) -> bool:
         """Whether it is wrong on purpose."""

@@ -5,11 +5,8 @@ csrc/segments adds up. It says how at the top of segments.c.
 
 from __future__ import annotations
 
-import math
-import operator
 import time
-from collections.abc import Iterator
-from typing import Any, NamedTuple, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,38 +16,19 @@ from gpureduce.core import (
     arrays,
     digits,
     dtypes,
-    reduction,
-    refusals,
     registry,
-    results,
+    run_host,
     segments_on_device,
     timedeltas,
 )
 from gpureduce.core.checks import flag, named_keywords, no_such, whole
-from gpureduce.core.dtypes import Array, load_of, part_of, quietly
-from gpureduce.core.request import Arguments, Request, resolve
-from gpureduce.core.results import SumResult, Timing
-from gpureduce.core.segments_on_device import Groups
+from gpureduce.core.dtypes import Array
+from gpureduce.core.groups import MOST_SEGMENTS, Segments
+from gpureduce.core.plan import Arguments, resolve
+from gpureduce.core.results import SumResult
 
 STRATEGIES = ("auto", "exact", "fast", "cpu", "numpy")
 LESSONS = tuple(row.name for row in registry.strategies() if row.kind == "keys")
-_MOST_SEGMENTS = 2**63 - 2  # C counts them in an int64
-_PIECE = 1 << 24  # numbers that NumPy looks at in one call
-
-
-class _Segments(NamedTuple):
-    """Which rows go to which sum: ids, or offsets. The other one is None."""
-
-    ids: Array | None
-    offsets: Array | None
-    size: int
-    largest: int | None = None  # the largest id, if the size follows from it
-    given: Array | None = None  # the caller's offsets, of which `offsets` is a copy
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes of the ids or offsets."""
-        return sum(part.nbytes for part in (self.ids, self.offsets) if part is not None)
 
 
 @named_keywords
@@ -153,9 +131,9 @@ def segment_sum(
         offsets if segment_ids is None else segment_ids
     )
     array = np.empty(0) if on_a_gpu else arrays.as_array(values).view()  # user code may reshape it
-    size = None if num_segments is None else whole("num_segments", num_segments, 0, _MOST_SEGMENTS)
+    size = None if num_segments is None else whole("num_segments", num_segments, 0, MOST_SEGMENTS)
     is_sorted = None if sorted is None else flag("sorted", sorted)
-    groups = Groups(segment_ids, offsets, size, initial, out, is_sorted, flag("check", check))
+    groups = Segments(segment_ids, offsets, size, initial, out, is_sorted, flag("check", check))
     if on_a_gpu:
         call = Arguments(name, dtype, device=device, stream=stream, timing=timing)
         return segments_on_device.add_gpu(call, name, values, groups, start)
@@ -183,26 +161,19 @@ def segment_sum(
             return segment_sum(nat, **(where | {"num_segments": size}), timing=False).value > 0
 
         return timedeltas.add(array, dtype, initial, out, add_integers, any_of)
-    found = registry.STRATEGIES["auto" if name == "fast" else name]
-    request = resolve(
-        Arguments(found.name, dtype, device=device, timing=timing), found, array.dtype
-    )
-    segments = _checked_segments(array, groups)
-    if request.on_host:
-        sums, ms = _add(request, array, segments, 0 if initial is None else initial, out)
-        outcome, name = _outcome(request, ms)
+    call = Arguments(name, dtype, device=device, timing=timing)
+    grouping = _host.ALL if is_lesson else groups.kind
+    plan = resolve(call, registry.STRATEGIES[name], array.dtype, grouping)
+    segments = groups.checked(array)
+    if plan.on_host:
+        outcome = run_host.add_by_segment(plan, array, segments)
     else:
-        into = _array_for(request, array, segments, out)
-        index = cast(Array, segments.offsets if segments.ids is None else segments.ids)
-        if is_lesson:
-            made = segments_on_device.add_by_lesson(request, array, groups, index, into)
-        else:
-            made = segments_on_device.add_host(request, name, array, groups, index, into)
-        outcome, name = made
-        sums = into if out is None else out
-    if not timing:
-        return SumResult(sums, None)
-    return SumResult(sums, _timing(outcome, name, array, segments, start))
+        sums = segments.sums_of(array, plan.conversion.result)
+        outcome = segments_on_device.add_host(plan, array, segments, sums)
+    if out is not None:
+        outcome.value = out
+    outcome.fields["nbytes"] = array.nbytes + segments.numbers.nbytes
+    return plan.finished(outcome, array, start)
 
 
 def digits_of(
@@ -217,8 +188,8 @@ def digits_of(
             "segment_digits takes num_segments with segment_ids: digits that are added must be of "
             "the same segments"
         )
-    size = None if num_segments is None else whole("num_segments", num_segments, 0, _MOST_SEGMENTS)
-    groups = Groups(segment_ids, offsets, size, None, None, None, True, as_digits=True)
+    size = None if num_segments is None else whole("num_segments", num_segments, 0, MOST_SEGMENTS)
+    groups = Segments(segment_ids, offsets, size, as_digits=True)
     if arrays.lies_on_a_gpu(values) or arrays.lies_on_a_gpu(groups.numbers):
         call = Arguments("exact", None, device=device, stream=stream, timing=False)
         return segments_on_device.add_gpu(call, "exact", values, groups, start).value
@@ -226,13 +197,15 @@ def digits_of(
     array = arrays.as_array(values).view()
     _check_dimensions(array)
     dtypes.convert(array.dtype, None)  # raises if the dtype cannot be summed
-    segments = _checked_segments(array, groups)
+    segments = groups.checked(array)
     result = digits.kind_of(array.dtype)
     each = digits.numbers_of(result.kind)
-    words = _empty((segments.size, *array.shape[1:], each), np.dtype(np.int64), segments)
-    counts = _empty((segments.size,), words.dtype, segments)
-    _add_to(counts, np.broadcast_to(np.True_, len(array)), segments, counts.dtype, 0)
-    _add_to(words, array, segments, result, ((), ()))
+    words = segments.empty((segments.size, *array.shape[1:], each), np.dtype(np.int64))
+    counts = segments.empty((segments.size,), words.dtype)
+    run_host.store_by_segment(
+        counts, np.broadcast_to(np.True_, len(array)), segments, counts.dtype, 0
+    )
+    run_host.store_by_segment(words, array, segments, result, ((), ()))
     digits.set_counts(words, counts.reshape(-1, *(1,) * (array.ndim - 1)))
     return words
 
@@ -258,216 +231,3 @@ def _check_one_of(segment_ids: object, offsets: object) -> None:
 def _check_dimensions(array: Array) -> None:
     if array.ndim not in (1, 2):
         raise ValueError(f"values must have 1 or 2 dimensions, (n,) or (n, d), not {array.ndim}")
-
-
-def _checked_segments(array: Array, groups: Groups) -> _Segments:
-    size, out = groups.size, groups.out
-    if groups.ids is None:
-        return _by_offsets(array, _integers("offsets", groups.offsets), size)
-    found, categories = _ids(groups.ids)
-    if len(found) != len(array):
-        raise ValueError(f"there are {len(found)} segment_ids for {len(array)} rows of values")
-    if groups.is_sorted and (k := _first_fall(found)):
-        raise segments_on_device.not_sorted(k, int(found[k]), int(found[k - 1]))
-    if size is None and isinstance(out, np.ndarray) and out.ndim > 0:
-        return _Segments(found, None, len(out))
-    if size is None:
-        size = categories
-    if size is not None:
-        return _Segments(found, None, size)
-    most = max((int(part.max()) for part in _pieces(found, 0)), default=-1)
-    return _Segments(found, None, min(max(most + 1, 0), _MOST_SEGMENTS), most)
-
-
-def _pieces(numbers: Array, more: int) -> Iterator[Array]:
-    """Parts of a long array, so that signals are handled between them; each with `more` numbers."""
-    for first in range(0, len(numbers) - more, _PIECE):
-        yield numbers[first : first + _PIECE + more]
-
-
-def _first_fall(numbers: Array) -> int:
-    """The place of the first number that is below the one before it; 0 if there is none."""
-    for i, part in enumerate(_pieces(numbers, 1)):
-        falls = np.flatnonzero(part[1:] < part[:-1])
-        if falls.size:
-            return i * _PIECE + int(falls[0]) + 1
-    return 0
-
-
-def _ids(ids: Any) -> tuple[Array, int | None]:
-    """The ids, and the number of categories if they are pandas' categorical ones."""
-    dtype: Any = getattr(ids, "dtype", None)
-    if not (hasattr(dtype, "categories") and hasattr(dtype, "ordered")):
-        return _integers("segment_ids", ids), None
-    codes = np.asarray(ids.codes if hasattr(ids, "codes") else ids.cat.codes)
-    missing = np.flatnonzero(codes < 0)
-    if missing.size:
-        raise ValueError(
-            f"the category of {missing.size} segment_ids is missing (code -1), first at "
-            f"{missing[0]}: leave these rows out, by segment_ids.notna(), or give them a category "
-            "of their own"
-        )
-    return codes, len(dtype.categories)
-
-
-def _integers(name: str, numbers: object) -> Array:
-    """Ids or offsets as an array. An empty list has no dtype: it is one of integers."""
-    if isinstance(numbers, (list, tuple)) and len(numbers) == 0:
-        return np.empty(0, np.int64)
-    found = arrays.viewed(numbers, f"leave out these rows of values and {name}").view()
-    if found.dtype.kind in "USTO":
-        if found.dtype.kind == "O" and not any(isinstance(one, str) for one in found.flat):
-            refusals.refuse_objects(found)
-        raise TypeError(
-            f"{name} must be integers, not strings: names, {name} = numpy.unique({name}, "
-            "return_inverse=True) makes integers of them"
-        )
-    if found.dtype.kind not in "iu":
-        raise TypeError(f"{name} must be integers, not {found.dtype}")
-    if found.ndim != 1:
-        raise ValueError(f"{name} must have 1 dimension, not {found.ndim}")
-    return found
-
-
-def _by_offsets(array: Array, found: Array, count: int | None) -> _Segments:
-    if found.size == 0:
-        raise segments_on_device.no_offsets()
-    if count is not None and count != len(found) - 1:
-        raise segments_on_device.other_count(len(found), count)
-    first, last = int(found[0]), int(found[-1])
-    if first != 0 or last != len(array):
-        raise segments_on_device.wrong_ends(first, last, len(array))
-    own = np.array(found, np.int64, order="C")  # C relies on what is checked here
-    if _first_fall(own) or own[0] != 0 or own[-1] != len(array):
-        if k := _first_fall(found):
-            raise segments_on_device.falling(k - 1, int(found[k - 1]), int(found[k]))
-        raise ValueError("offsets changed during the call")
-    return _Segments(None, own, len(own) - 1, given=found)
-
-
-def _array_for(
-    request: Request, array: Array, segments: _Segments, out: npt.NDArray[Any] | None
-) -> Array:
-    """The array that C stores the sums in."""
-    result = request.conversion.result
-    shape = (segments.size, *array.shape[1:])
-    if out is not None:
-        into = reduction.checked_out(out, array, shape, result)
-        for name, numbers in (("segment_ids", segments.ids), ("offsets", segments.given)):
-            if numbers is not None:
-                reduction.refuse_overlap(into, numbers, name)
-        return into
-    return _empty(shape, result, segments)
-
-
-def _empty(shape: tuple[int, ...], dtype: np.dtype[Any], segments: _Segments) -> Array:
-    try:
-        return np.empty(shape, dtype)
-    except (MemoryError, ValueError):
-        raise segments_on_device.no_room(segments.size, segments.largest) from None
-
-
-# --- the sums ----------------------------------------------------------------------------------
-
-
-def _add(
-    request: Request,
-    array: Array,
-    segments: _Segments,
-    initial: Any,
-    out: npt.NDArray[Any] | None,
-) -> tuple[Array, float]:
-    """The sums, and milliseconds."""
-    result = request.conversion.result
-    first: Any
-    if result.kind in "iu":
-        first = reduction.initial_integer(initial, result)
-    else:
-        first = tuple(map(tuple, reduction.initial_floats(initial, result)))
-    if request.strategy.name == "numpy":
-        number = first if result.kind in "iu" else reduction.initial_number(first, result)
-        return _by_numpy(request, array, segments, number, out)
-    sums = _array_for(request, array, segments, out)
-    ms = _add_to(sums, array, segments, result, first)
-    return (sums if out is None else out), ms
-
-
-def _add_to(
-    sums: Array, array: Array, segments: _Segments, result: np.dtype[Any], first: Any
-) -> float:
-    """Stores the sums, of dtype `result`, or their digits if `sums` has one more axis for these.
-
-    Returns milliseconds.
-    """
-    layout = (
-        load_of(array.dtype),
-        2 if array.dtype.kind == "c" else 1,
-        array.dtype.kind == "i",
-        load_of(part_of(result)),
-        2 if result.kind == "c" else 1,
-        result.kind not in "iu",
-    )
-    ms, bad = _host.sum_segments(array, segments.ids, segments.offsets, sums, layout, first)
-    if bad >= 0:
-        raise _out_of_range(cast(Array, segments.ids), bad, segments.size)
-    return ms
-
-
-def _out_of_range(ids: Array, place: int, count: int) -> ValueError:
-    return segments_on_device.out_of_range(place, operator.index(ids[place]), count)
-
-
-def _ids_of_rows(segments: _Segments, first: int, count: int) -> Array:
-    """The segments of `count` rows from row `first` on."""
-    if segments.ids is None:
-        rows = np.arange(first, first + count)
-        return np.searchsorted(cast(Array, segments.offsets), rows, side="right") - 1
-    ids = segments.ids[first : first + count]
-    wrong = np.flatnonzero((ids < 0) | (ids >= segments.size))
-    if wrong.size:
-        raise _out_of_range(segments.ids, first + int(wrong[0]), segments.size)
-    return ids.astype(np.intp)
-
-
-def _by_numpy(
-    request: Request,
-    array: Array,
-    segments: _Segments,
-    initial: Any,
-    out: npt.NDArray[Any] | None,
-) -> tuple[Array, float]:
-    """By numpy.add.at. Sums of 16-bit floats are added in float32 and rounded once."""
-    result = request.conversion.result
-    start = time.perf_counter()
-    sums = _array_for(request, array, segments, out)
-    half = result.itemsize == 2 and result.kind not in "iu"
-    total = np.full(sums.shape, initial, np.float32 if half else result)
-    step = max(1, arrays.PACK_ELEMENTS // max(1, math.prod(array.shape[1:])))
-    for first in range(0, len(array), step):  # in between, signals are handled
-        some = array[first : first + step]
-        ids = _ids_of_rows(segments, first, len(some))
-        quietly(np.add.at, total, ids, some.astype(total.dtype, copy=False))
-    sums[...] = quietly(total.astype, result)
-    return (sums if out is None else out), (time.perf_counter() - start) * 1e3
-
-
-def _outcome(request: Request, ms: float) -> tuple[results.Outcome, str]:
-    """The outcome of sums by the processors, and the strategy for the timing."""
-    name = request.strategy.name
-    if name != "numpy":
-        name = "exact" if dtypes.is_exact(request.conversion.result) else "cpu"
-    backend = "numpy" if name == "numpy" else "cpu"
-    return results.Outcome(None, "perf_counter", backend, "cpu", kernel_ms=ms), name
-
-
-def _timing(
-    outcome: results.Outcome, name: str, array: Array, segments: _Segments, start: float
-) -> Timing:
-    return outcome.timing(
-        name,
-        dtypes.name_of(array.dtype),
-        "single",
-        array.size,
-        array.size * array.dtype.itemsize + segments.nbytes,
-        (time.perf_counter() - start) * 1e3,
-    )

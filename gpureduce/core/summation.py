@@ -19,7 +19,7 @@ from gpureduce import _host
 from gpureduce.core import devices, dtypes, registry
 from gpureduce.core.checks import refuse_unknown
 from gpureduce.core.devices import LEAST_SHARED_BYTES
-from gpureduce.core.results import Outcome, SumResult
+from gpureduce.core.results import SumResult, ran_on
 from gpureduce.lazy_import import load
 
 _NOTHING, _HOST = 0, "host"  # the defaults of `initial` and `result`, which `is` recognizes
@@ -165,44 +165,32 @@ def sum(
     """
     if _unknown:
         refuse_unknown("sum", _unknown, inspect.signature(sum).parameters)
-    if (
+    is_whole = (
         axis is None
         and out is None
         and where is True
         and keepdims is False
         and initial is _NOTHING
         and result is _HOST
-    ):
-        if dtype is None and block is None and grid is None and finish is None:
-            shortest: SumResult | None
-            if (  # as in _by_one_call, whose call would take a tenth of the time
-                not timing
-                and type(arr) is np.ndarray
-                and device is stream is None
-                and type(strategy) is str
-                and strategy in _ON_HOST
-                and arr.nbytes < LEAST_SHARED_BYTES
-            ):
-                shortest = _host.sum_array(arr, strategy != "cpu", None)
-            else:
-                shortest = _by_one_call(arr, strategy, None, device, stream, timing)
-            if shortest is not None:
-                return shortest
-        elif block is None and grid is None and finish is None and type(arr) is not np.ndarray:
+    )
+    chooses_launch = block is None and grid is None and finish is None
+    shortest: SumResult | None = None
+    if is_whole and chooses_launch:
+        if (  # as in _by_one_call, whose call would take a tenth of the time
+            not timing
+            and type(arr) is np.ndarray
+            and dtype is device is stream is None
+            and type(strategy) is str
+            and strategy in _ON_HOST
+            and arr.nbytes < LEAST_SHARED_BYTES
+        ):
+            shortest = _host.sum_array(arr, strategy != "cpu", None)
+        elif dtype is None or type(arr) is not np.ndarray:
             shortest = _by_one_call(arr, strategy, dtype, device, stream, timing)
-            if shortest is not None:
-                return shortest
-        if isinstance(strategy, registry.UserKernel):
-            rest = (block, grid, finish, device, allow_broken, stream, timing)
-            return cast(SumResult, strategy.call("sum", arr, dtype, *rest))
-        how = (strategy, dtype, block, grid, finish, device, allow_broken, stream, timing)
-        any_array = _module("any_array")
-        return cast(SumResult, any_array.add(any_array.Arguments(*how), arr))
-    if (
-        type(strategy) is str
-        and block is None
-        and grid is None
-        and finish is None
+    elif (
+        not is_whole
+        and chooses_launch
+        and type(strategy) is str
         and device is None
         and stream is None
         and initial is _NOTHING
@@ -211,17 +199,20 @@ def sum(
         and type(keepdims) is bool
     ):
         shortest = _along_axes(arr, strategy, dtype, timing, axis, keepdims, out, result)
-        if shortest is not None:
-            return shortest
+    if shortest is not None:
+        return shortest
     if isinstance(strategy, registry.UserKernel):
-        raise TypeError(
-            f"{strategy.name} is a kernel of yours, which adds up whole arrays: leave out axis, "
-            "keepdims, initial, where, out and result"
-        )
+        if not is_whole:
+            raise TypeError(
+                f"{strategy.name} is a kernel of yours, which adds up whole arrays: leave out "
+                "axis, keepdims, initial, where, out and result"
+            )
+        rest = (block, grid, finish, device, allow_broken, stream, timing)
+        return cast(SumResult, strategy.call("sum", arr, dtype, *rest))
     how = (strategy, dtype, block, grid, finish, device, allow_broken, stream, timing)
-    call = _module("any_array").Arguments(*how)
-    rest = _module("reduction").Reduction(axis, keepdims, initial, where, out, result)
-    return cast(SumResult, _module("axis").add(call, arr, rest))
+    any_array = _module("any_array")
+    along = None if is_whole else any_array.Reduction(axis, keepdims, initial, where, out, result)
+    return cast(SumResult, any_array.add(any_array.Arguments(*how), arr, along))
 
 
 _shown = inspect.signature(sum)
@@ -286,5 +277,4 @@ _ON_HOST = ("auto", "exact", "cpu")
 def _fields_on_host(source: np.dtype[Any], exactly: bool) -> dict[str, Any]:
     """The fields of a timing that all sums of arrays of a dtype have in common."""
     row = registry.STRATEGIES["exact" if exactly else "cpu"]
-    outcome = Outcome(None, "perf_counter", "cpu", "cpu")
-    return dict(vars(outcome.timing(row.name, dtypes.name_of(source), row.finishes[0], 0, 0, 0.0)))
+    return ran_on(None, strategy=row.name, dtype=dtypes.name_of(source), finish=row.finishes[0])

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from gpureduce.core import any_array, arrays, dtypes, registry, summation
 from gpureduce.core import exact as _exact
 from gpureduce.core.checks import refuse_unknown
-from gpureduce.core.request import Arguments
+from gpureduce.core.plan import Arguments
 from gpureduce.core.results import SumResult
 
 _CHUNK = 2**18
@@ -105,7 +105,7 @@ def _add_up(
     wide = _wide(terms)
     if registry.find(strategy).name in ("auto", "exact"):
         total = _exact.new(wide)
-        result = any_array.add(Arguments(strategy, wide, **how), terms, total)
+        result = any_array.add(Arguments(strategy, wide, **how), terms, into=total)
         return result, _exact.parts(total)
     result = dtypes.quietly(summation.sum, terms, strategy, wide, **how)
     if np.isfinite(result.value) or not _finite(terms):

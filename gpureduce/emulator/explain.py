@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from gpureduce.core import dtypes, registry, segments_on_device
 from gpureduce.core.checks import named_keywords, shown, whole
-from gpureduce.core.request import Launch, launch_of
+from gpureduce.core.plan import Launch, launch_of
 from gpureduce.emulator import explain_picture, explain_text, trace
 from gpureduce.emulator.counts import (
     COUNTERS,

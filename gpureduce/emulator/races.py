@@ -15,7 +15,7 @@ import numpy.typing as npt
 from gpureduce import _host
 from gpureduce.core import devices, dtypes, exact, registry, sources
 from gpureduce.core.checks import listed, named_keywords, whole
-from gpureduce.core.request import Request, launch_of
+from gpureduce.core.plan import Plan, launch_of
 from gpureduce.core.schedule import ORDERS, Schedule, checked
 from gpureduce.emulator import race_picture
 from gpureduce.emulator.race import (
@@ -199,7 +199,7 @@ def examine(
     found = _Found()
     block, grid = launch
     finish = strategy.finishes[0] if len(strategy.finishes) == 1 else None
-    request = Request(strategy, conversion, block, grid, finish)
+    plan = Plan(strategy, conversion, block, grid, finish)
     device = devices.choose_device("emulator")
     orders = dict(map(named_schedule, schedules))
     left = list(orders)
@@ -209,7 +209,7 @@ def examine(
         module.free_scratch()
         reports: list[str] = []
         try:
-            bits, *_ = module.watched_sum(array, request.launch(device, schedule), reports)
+            bits, *_ = module.watched_sum(array, plan.launch(device, schedule), reports)
             value = _value(strategy, conversion, bytes(bits))
             if value != expected:
                 found.wrong[name] = value

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from gpureduce.core import dtypes, exact, registry, sources
 from gpureduce.core.checks import finite, named_keywords, shown, whole
-from gpureduce.core.request import launch_of
+from gpureduce.core.plan import launch_of
 from gpureduce.core.schedule import Schedule
 from gpureduce.emulator import (
     provenance,

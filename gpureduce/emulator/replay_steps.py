@@ -10,7 +10,7 @@ import numpy as np
 
 from gpureduce import _emulator_traced as traced
 from gpureduce.core import devices, dtypes, registry
-from gpureduce.core.request import Request
+from gpureduce.core.plan import Plan
 from gpureduce.core.schedule import Schedule
 from gpureduce.emulator.counts import NAMES
 from gpureduce.errors import CudaError
@@ -218,8 +218,8 @@ def record(
 ) -> Recording:  # fmt: skip
     """Runs a sum once and keeps its steps."""
     finish = strategy.finishes[0] if len(strategy.finishes) == 1 else None
-    request = Request(strategy, dtypes.convert(array.dtype, wanted), block, grid, finish)
-    launch = request.launch(devices.choose_device("emulator"), schedule)
+    plan = Plan(strategy, dtypes.convert(array.dtype, wanted), block, grid, finish)
+    launch = plan.launch(devices.choose_device("emulator"), schedule)
     kept: list[Any] = []
     bits, fault = b"", ""
     traced.free_scratch()  # another run may have left a ticket drawn

@@ -16,7 +16,7 @@ import numpy as np
 from gpureduce import _emulator_traced as traced
 from gpureduce import _host
 from gpureduce.core import registry
-from gpureduce.core.request import Launch
+from gpureduce.core.plan import Launch
 from gpureduce.core.sources import text_of
 from gpureduce.emulator.counts import (
     NAMES,

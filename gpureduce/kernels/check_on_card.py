@@ -14,8 +14,8 @@ import numpy as np
 from gpureduce.bench.benchmark import benchmark
 from gpureduce.core import devices, dtypes
 from gpureduce.core.devices import Device
+from gpureduce.core.plan import Launch
 from gpureduce.core.registry import Strategy
-from gpureduce.core.request import Launch
 from gpureduce.core.summation import sum as sum_of
 from gpureduce.errors import CudaError
 from gpureduce.kernels import ladder, trials

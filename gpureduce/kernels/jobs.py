@@ -10,8 +10,8 @@ import gpureduce
 from gpureduce import _host, emulator
 from gpureduce.core import devices, on_device
 from gpureduce.core.dtypes import convert
+from gpureduce.core.plan import Plan
 from gpureduce.core.registry import Strategy
-from gpureduce.core.request import Request
 from gpureduce.core.results import SumResult
 from gpureduce.core.schedule import Schedule
 from gpureduce.emulator.explain import explain
@@ -56,11 +56,11 @@ def measure(
     apart: bool,
 ) -> tuple[list[float], int | None, int | None]:  # fmt: skip
     """The times of the launches, in ms; block and grid."""
-    request = Request(strategy, convert(array.dtype, dtype), block or 0, grid or 0)
+    plan = Plan(strategy, convert(array.dtype, dtype), block or 0, grid or 0)
     finish = strategy.finishes[0] if strategy.finishes == ("host",) else None
-    request = replace(request, finish=finish)
+    plan = replace(plan, finish=finish)
     device = devices.choose_device("emulator")
-    return on_device.measure(request, array, device, copies=1, repeats=repeats, apart=apart)
+    return on_device.measure(plan, array, device, copies=1, repeats=repeats, apart=apart)
 
 
 def race(strategy: Strategy, _: Tell, **named: Any) -> Any:

@@ -18,7 +18,7 @@ from gpureduce import _host
 from gpureduce.core import arrays, dtypes, registry, schedule, text_files
 from gpureduce.core.checks import named_keywords, shown
 from gpureduce.core.devices import Device, check_device
-from gpureduce.core.request import Arguments
+from gpureduce.core.plan import Arguments
 from gpureduce.kernels import (
     compiling,
     conditions,

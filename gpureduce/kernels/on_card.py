@@ -11,7 +11,7 @@ import numpy as np
 
 from gpureduce.core import any_array, arrays, devices, dtypes, gpu_arrays, registry
 from gpureduce.core.devices import Device
-from gpureduce.core.request import Arguments
+from gpureduce.core.plan import Arguments
 from gpureduce.core.results import SumResult
 from gpureduce.kernels import cubins
 from gpureduce.kernels.compiling import Source

@@ -8,7 +8,7 @@ from typing import Any
 import gpureduce
 from gpureduce.core import dtypes, registry
 from gpureduce.core.dtypes import Array
-from gpureduce.core.request import launch_sizes
+from gpureduce.core.plan import launch_sizes
 from gpureduce.core.schedule import Schedule
 from gpureduce.emulator.replay import BLOCK, Replay, build
 from gpureduce.emulator.replay_steps import Recording

@@ -17,8 +17,8 @@ import numpy as np
 
 from gpureduce import _emulator, _emulator_traced, _host
 from gpureduce.core import bounds, dtypes, registry
+from gpureduce.core.plan import Launch
 from gpureduce.core.registry import Strategy
-from gpureduce.core.request import Launch
 from gpureduce.core.schedule import ORDERS
 from gpureduce.emulator import trace
 from gpureduce.errors import CudaError

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from gpureduce.core import arrays, axis_on_device, dtypes, reduction, segments
+from gpureduce.core import arrays, axis_on_device, dtypes, groups, segments
 from gpureduce.core import digits as words_of
 from gpureduce.core.checks import named_keywords
 
@@ -58,7 +58,7 @@ def digits(
     words_of.check_place(device, stream)
     array = arrays.as_array(arr)
     dtypes.convert(array.dtype, None)  # raises if the dtype cannot be summed
-    return words_of.of_sums(array, reduction.reduced_axes(axis, array.ndim))
+    return words_of.of_sums(array, groups.reduced_axes(axis, array.ndim))
 
 
 @named_keywords

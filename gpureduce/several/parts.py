@@ -18,11 +18,20 @@ import numpy as np
 import numpy.typing as npt
 
 from gpureduce import _host
-from gpureduce.core import arrays, devices, dtypes, exact, gpu_arrays, on_host, on_several, registry
+from gpureduce.core import (
+    arrays,
+    devices,
+    dtypes,
+    exact,
+    gpu_arrays,
+    on_several,
+    registry,
+    run_host,
+)
 from gpureduce.core.checks import listed, named_keywords, shown
 from gpureduce.core.dtypes import Conversion, rounded_later, sum_in_order
-from gpureduce.core.request import Arguments, resolve, strategy_of
-from gpureduce.core.results import Outcome, SumResult, Timing
+from gpureduce.core.plan import Arguments, resolve, strategy_of
+from gpureduce.core.results import SumResult, Timing, launched, ran_on, timing_of
 from gpureduce.errors import naming
 from gpureduce.several import parts_along_axes
 
@@ -215,25 +224,25 @@ def _on_host(
         array = arrays.as_array(part)
         if streams and streams[number]:
             raise ValueError("it lies in host memory, and has no stream")
-        request = resolve(call._replace(device=None), strategy, array.dtype)
-        if not request.on_host:
-            if not (strategy.name == "fast" and request.conversion.result.kind in "iu"):
+        plan = resolve(call._replace(device=None), strategy, array.dtype)
+        if not plan.on_host:
+            if not (strategy.name == "fast" and plan.conversion.result.kind in "iu"):
                 raise ValueError(
                     f"it lies in host memory, which {strategy.name}, a GPU kernel, does not read: "
                     "auto and exact add up parts anywhere"
                 )
-            request = request.by("cpu")
+            plan = plan.by("cpu")
         total = value = None
-        if request.strategy.name == "exact":
-            total = exact.new(request.conversion.result)
+        if plan.strategy.name == "exact":
+            total = exact.new(plan.conversion.result)
             exact.feed(total, array)
         else:
-            wide = replace(request, conversion=rounded_later(request.conversion))
-            value = on_host.add(wide, array).value
+            wide = replace(plan, conversion=rounded_later(plan.conversion))
+            value = run_host.add(wide, array).value
     except Exception as error:
         raise naming(f"part {number}", error) from error
     size = array.size, array.size * array.dtype.itemsize
-    return _Part(number, dtypes.name_of(array.dtype), request.conversion, total, value, *size)
+    return _Part(number, dtypes.name_of(array.dtype), plan.conversion, total, value, *size)
 
 
 @functools.lru_cache(256)
@@ -306,20 +315,16 @@ class _Elapsed:
 
 
 @functools.lru_cache(256)
-def _common(
-    backend: str, used: tuple[int, ...], ran: tuple[str, ...], strategy: str, dtype: str,
-    finish: str, on_host: bool,
-) -> dict[str, Any]:  # fmt: skip
+def _places(backend: str, used: tuple[int, ...], on_host: bool) -> dict[str, Any]:
     """The fields of a timing that such sums have in common."""
     found: list[devices.Device | None] = [None] if on_host else []
     found += [devices.choose_device(f"{backend}:{index}") for index in used]
     clock = "perf_counter" if not used else "emulator" if backend == "emulator" else "cuda_event"
-    where = "+".join(["cpu"] * on_host + [backend] * bool(used)), on_several.names_of(found)
-    outcome = Outcome(None, clock, *where, "+".join(ran))
+    where = "+".join(["cpu"] * on_host + [backend] * bool(used))
     peaks = [one.peak_gb_s if one else None for one in found]
-    if all(peaks):
-        outcome.peak_gb_s = sum(peak for peak in peaks if peak)
-    return dict(vars(outcome.timing(strategy, dtype, finish, 0, 0, 0.0)))
+    peak = sum(peak for peak in peaks if peak) if all(peaks) else None
+    names = on_several.names_of(found)
+    return ran_on(None, source=clock, backend=where, device=names, peak_gb_s=peak)
 
 
 def _timing(
@@ -327,29 +332,24 @@ def _timing(
     module: ModuleType | None, host_ms: float, start: float,
 ) -> Timing:  # fmt: skip
     on_host = len(sums) > bool(own)
-    numbers = dict.fromkeys(part.strategy for part in own)
-    ran = [registry.name_at(number) for number in numbers]
+    ran = list(dict.fromkeys(registry.name_at(part.strategy) for part in own))
     if on_host:
         ran.insert(0, "exact" if sums[0].total else "numpy" if strategy.name == "numpy" else "cpu")
-    timing = object.__new__(Timing)
-    fields = vars(timing)  # as C makes the timing of one sum, which takes a tenth of the time
-    fields |= _common(
-        cast(ModuleType, module).BACKEND if own else "",
-        tuple(dict.fromkeys(part.device for part in own)),
-        tuple(dict.fromkeys(ran)),
-        strategy.name,
-        sums[0].dtype,
-        registry.FINISHES[own[0].finish - 1] if own else strategy.finishes[0],
-        on_host,
-    )
-    fields["n"] = sum(part.n for part in sums)
-    fields["nbytes"] = sum(part.nbytes for part in sums)
-    fields["kernel_ms"] = host_ms
+    backend = cast(ModuleType, module).BACKEND if own else ""
+    used = tuple(dict.fromkeys(part.device for part in own))
+    fields = _places(backend, used, on_host) | {
+        "strategy": "+".join(dict.fromkeys(ran)),
+        "dtype": sums[0].dtype,
+        "finish": registry.FINISHES[own[0].finish - 1] if own else strategy.finishes[0],
+        "n": sum(part.n for part in sums),
+        "nbytes": sum(part.nbytes for part in sums),
+        "kernel_ms": host_ms,
+    }
     if own:  # the kernels' times are read when somebody looks: results.py
         del fields["kernel_ms"], fields["d2h_ms"]
-        fields["_elapsed"] = _Elapsed([(part.device, part.times) for part in own], host_ms)
-        fields["init_ms"] = sum(part.init_ms for part in own)
-        fields["launches"] = sum(part.launches for part in own)
-        fields["block"], fields["grid"] = own[0].block or None, own[0].grid or None
-    fields["total_ms"] = (time.perf_counter() - start) * 1e3
-    return timing
+        fields |= launched(own[0].block, own[0].grid, sum(part.launches for part in own))
+        fields |= {
+            "_elapsed": _Elapsed([(part.device, part.times) for part in own], host_ms),
+            "init_ms": sum(part.init_ms for part in own),
+        }
+    return timing_of(fields, start)

@@ -23,14 +23,15 @@ from gpureduce.core import (
     digits,
     dtypes,
     gpu_arrays,
+    groups,
     on_several,
-    reduction,
 )
 from gpureduce.core.arrays import as_array, lies_on_a_gpu
 from gpureduce.core.checks import shown, whole
+from gpureduce.core.device_results import root_of
 from gpureduce.core.dtypes import sum_in_order
-from gpureduce.core.request import Arguments
-from gpureduce.core.results import Outcome, SumResult
+from gpureduce.core.plan import Arguments
+from gpureduce.core.results import SumResult, ran_on, timing_of
 from gpureduce.core.summation import sum as sum_of
 from gpureduce.errors import naming
 from gpureduce.lazy_import import load_other
@@ -64,14 +65,14 @@ def cut_of(parts: tuple[Any, ...], axis: Any, keepdims: bool, parts_axis: Any) -
     dims = len(shapes[0])
     if dims == 0:
         raise ValueError("part 0 has no dimensions: it is no slice along an axis")
-    (cut,) = reduction.reduced_axes(whole("parts_axis", parts_axis, -(2**31), 2**31), dims)
+    (cut,) = groups.reduced_axes(whole("parts_axis", parts_axis, -(2**31), 2**31), dims)
     for number, shape in enumerate(shapes):
         if len(shape) != dims or any(i != cut and n != shapes[0][i] for i, n in enumerate(shape)):
             raise ValueError(
                 f"part {number} has the shape {tuple(shape)}, and part 0 {tuple(shapes[0])}: "
                 f"slices of one array along axis {cut} differ there only"
             )
-    return Cut(reduction.reduced_axes(axis, dims), bool(keepdims), cut, tuple(shapes[0]))
+    return Cut(groups.reduced_axes(axis, dims), bool(keepdims), cut, tuple(shapes[0]))
 
 
 def check_dtypes(parts: Iterable[tuple[int, str]]) -> None:
@@ -131,11 +132,10 @@ def _by_digits(
         return SumResult(sums, None)
     ms = (time.perf_counter() - start) * 1e3
     n = sum(math.prod(part.shape) for part in parts)
-    outcome = _outcome(call, found)
-    outcome.kernel_ms = ms
     kind = _dtype(parts[0])
-    name = dtypes.name_of(kind)
-    return SumResult(sums, outcome.timing("exact", name, "single", n, n * kind.itemsize, ms))
+    fields = _places(call, found) | {"kernel_ms": ms, "n": n, "nbytes": n * kind.itemsize}
+    fields |= {"strategy": "exact", "dtype": dtypes.name_of(kind), "finish": "single"}
+    return SumResult(sums, timing_of(fields, start))
 
 
 def _digits(call: Arguments, number: int, part: Any, how: Cut) -> Any:
@@ -152,19 +152,19 @@ def _in_host_memory(words: Any) -> digits.Words:
     """A copy of digits in host memory, or the digits themselves if they lie there."""
     if isinstance(words, np.ndarray):
         return words
-    if _root(words) == "torch":
+    if root_of(type(words)) == "torch":
         return cast(digits.Words, words.cpu().numpy())
-    if _root(words) == "cupy":
+    if root_of(type(words)) == "cupy":
         with words.device:
             return cast(digits.Words, words.get())
     return cast(device_array.DeviceArray, words).to_numpy()
 
 
-def _outcome(call: Arguments, found: list[Any]) -> Outcome:
+def _places(call: Arguments, found: list[Any]) -> dict[str, Any]:
     """Where the digits were made."""
     places = [None if isinstance(words, np.ndarray) else words.device for words in found]
     if not any(place is not None for place in places):
-        return Outcome(None, "perf_counter", "cpu", "cpu")
+        return ran_on(None)
     backend = cast(ModuleType, gpu_arrays.module_for(call.device)).BACKEND
     used: dict[devices.Device | None, None] = {}
     for place in places:  # torch's has an index, CuPy's an id, and a DeviceArray's is a number
@@ -172,7 +172,7 @@ def _outcome(call: Arguments, found: list[Any]) -> Outcome:
         used[None if place is None else devices.choose_device(f"{backend}:{number}")] = None
     clock = "emulator" if backend == "emulator" else "perf_counter"
     where = f"cpu+{backend}" if None in used else backend
-    return Outcome(None, clock, where, on_several.names_of(list(used)))
+    return ran_on(None, source=clock, backend=where, device=on_several.names_of(list(used)))
 
 
 def _rows(call: Arguments, number: int, part: Any, how: Cut) -> SumResult:
@@ -182,19 +182,15 @@ def _rows(call: Arguments, number: int, part: Any, how: Cut) -> SumResult:
         raise naming(f"part {number}", error) from error
 
 
-def _root(array: Any) -> str:
-    return type(array).__module__.partition(".")[0]
-
-
 def _on_first_device(values: list[Any]) -> list[Any]:
     """The arrays, copied to the device of the first one; to the host if their library cannot."""
-    first, root = values[0], _root(values[0])
+    first, root = values[0], root_of(type(values[0]))
     if all(isinstance(value, np.ndarray) for value in values):
         return values
-    if any(_root(value) != root for value in values):
+    if any(root_of(type(value)) != root for value in values):
         raise TypeError(
             "with axis, the parts must be arrays of one library, or all lie in host memory; these "
-            f"are of {', '.join(sorted({_root(value) for value in values}))}"
+            f"are of {', '.join(sorted({root_of(type(value)) for value in values}))}"
         )
     if root == "torch":
         return [value.to(first.device) for value in values]
@@ -205,7 +201,7 @@ def _on_first_device(values: list[Any]) -> list[Any]:
 
 
 def _concatenated(values: list[Any], at: int) -> Any:
-    library = load_other({"torch": "torch", "cupy": "cupy"}.get(_root(values[0]), "numpy"))
+    library = load_other({"torch": "torch", "cupy": "cupy"}.get(root_of(type(values[0])), "numpy"))
     if library.__name__ == "cupy":
         with values[0].device:
             return library.concatenate(values, at)
@@ -225,7 +221,7 @@ def _of_all(call: Arguments, parts: tuple[Any, ...], how: Cut, add_whole: Whole)
 
 def _like(part: Any, values: dtypes.Array) -> Any:
     """The sums as an array of the part's library on its device, for those that can copy."""
-    root = _root(part) if lies_on_a_gpu(part) else ""
+    root = root_of(type(part)) if lies_on_a_gpu(part) else ""
     if root == "torch":
         torch = load_other("torch")
         if values.dtype.name == "bfloat16":

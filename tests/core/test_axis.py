@@ -450,11 +450,6 @@ A = np.ones((3, 4))
         (ValueError, "chooses its own launch", {"axis": 0, "strategy": "cpu", "block": 32}),
         (
             ValueError,
-            "warp_shfl makes no sums along an axis, and takes no initial, where or out; auto, ",
-            {"axis": 0, "strategy": "warp_shfl"},
-        ),
-        (
-            ValueError,
             "device must be None, 'cpu', 'cuda', .*not 'gpu'",
             {"axis": 0, "device": "gpu"},
         ),
@@ -479,8 +474,6 @@ def test_differences_from_numpy():
         gpureduce.sum(large, "numpy", axis=0)
     with pytest.raises(TypeError, match="out must be a NumPy array"):
         gpureduce.sum(A, axis=0, out=...)
-    with pytest.raises(TypeError, match="dtype=bool cannot hold a sum"):
-        gpureduce.sum(A, axis=0, dtype=bool)
     assert gpureduce.sum(np.ones(1), axis=0, initial=2**53 + 1) == 2**53 + 2
     with pytest.raises(ValueError, match="kernels take an initial number that is a float64"):
         gpureduce.sum(np.ones(1), "fast", axis=0, initial=2**53 + 1)

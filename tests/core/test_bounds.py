@@ -199,7 +199,7 @@ def test_the_magnitude_may_be_any_float_and_rounded():
 
 def test_bfloat16_of_a_gpu_where_numpy_does_not_know_it(monkeypatch):
     timing = gpureduce.sum(np.ones(3, ml_dtypes.bfloat16), "sequential", device="emulator").timing
-    monkeypatch.setattr(gpu_arrays, "_bfloat16", lambda: None)
+    monkeypatch.setattr(gpu_arrays, "source", lambda kind, nbytes: np.dtype(np.float16))
     result = gpureduce.SumResult(np.float32(3), timing)
     assert 0 < gpureduce.error_bound(result, 3.0) < 1e-6
     exact = gpureduce.SumResult(np.float32(3), dataclasses.replace(timing, strategy="exact"))

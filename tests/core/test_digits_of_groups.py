@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import gpureduce
 from axis_cases import laid_out, random_array, random_axis
 from gpureduce import Accumulator, _host
-from gpureduce.core import device_results
+from gpureduce.core import device_results, dtypes
 from producers import ByDLPack, ByInterface
 
 FLOATS = ["float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
@@ -429,16 +429,16 @@ def test_errors_of_host_arrays(call, kind, text):
 
 def test_c_checks_the_array_of_digits():
     ids = np.zeros(10, np.int64)
-    layout = (_host.LOAD_F64, 1, False, _host.LOAD_F64, 1, True)
+    real, pair = dtypes.line_of(np.dtype(np.float64)), dtypes.line_of(np.dtype(np.complex128))
     good = np.zeros((2, 75), np.int64)
-    for words, how in (
-        (good[:, :74].copy(), layout),
-        (good.astype(np.float64), layout),
-        (np.zeros((75, 2), np.int64).T, layout),
-        (np.zeros((2, 1, 75), np.int64), layout),
-        (np.zeros((2, 146), np.int64), (*layout[:4], 2, True)),
+    for words, wanted in (
+        (good[:, :74].copy(), real),
+        (good.astype(np.float64), real),
+        (np.zeros((75, 2), np.int64).T, real),
+        (np.zeros((2, 1, 75), np.int64), real),
+        (np.zeros((2, 146), np.int64), pair),
     ):
         with pytest.raises(ValueError, match="changed its shape"):
-            _host.sum_segments(np.ones(10), ids, None, words, how, ((), ()))
-    _host.sum_segments(np.ones(10), ids, None, good, layout, ((), ()))
+            _host.sum_segments(np.ones(10), ids, None, words, real, wanted, ((), ()))
+    _host.sum_segments(np.ones(10), ids, None, good, real, real, ((), ()))
     assert good[0, 0] == good[1, 0] == 2**32 + 1

@@ -180,15 +180,6 @@ def test_integers(name, device):
 # --- what the rest of the package knows of it -----------------------------------------------------
 
 
-def test_auto_is_exact_for_floats_and_not_for_integers():
-    for name in (*FLOATS, "complex64", "complex128"):
-        array = np.ones(10, numpy_dtype(name))
-        assert gpureduce.sum(array).timing.strategy == "exact"
-    assert gpureduce.sum(np.ones(10, int)).timing.strategy == "cpu"
-    assert gpureduce.sum(np.ones(10, int), "exact").timing.strategy == "cpu"
-    assert gpureduce.sum(np.ones(10, int), dtype=float).timing.strategy == "exact"
-
-
 # --- one bit pattern ------------------------------------------------------------------------------
 
 

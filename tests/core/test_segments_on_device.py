@@ -277,41 +277,6 @@ def test_frequent_ids_are_found_in_a_sample(kind, dtype):
     assert_same(by_kernels(values, ids, num_segments=count), want)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-@pytest.mark.parametrize("kind", ["bool", "int32", "float16", "float64"])
-def test_fast_sums_of_another_dtype(kind, dtype):
-    """By offsets, elements that no kernel adds up in float32 are added up in float64."""
-    values, offsets, ids = (
-        np.arange(7).astype(kind),
-        np.array([0, 2, 7]),
-        np.array([0, 0] + [1] * 5),
-    )
-    how = {"strategy": "fast", "dtype": dtype, "initial": 0.5}
-    want = by_host(values, offsets=offsets, **how)
-    assert_same(by_kernels(values, offsets=offsets, **how), want)
-    assert_same(by_kernels(values, ids, num_segments=2, **how), want)
-    if (kind, dtype) in (("float64", "float32"), ("float16", "float32"), ("float16", "float64")):
-        assert_same(in_place(values, offsets=offsets, **how), want)
-
-
-def test_dtype_and_casts():
-    values, ids = np.array([0.1, 0.2, 0.3], np.float32), np.array([0, 1, 0])
-    for dtype in ("float64", "float32"):
-        assert_same(in_place(values, ids, dtype=dtype), by_host(values, ids, dtype=dtype))
-    halves = values.astype(np.float16)
-    for dtype in ("float16", "float32", "float64"):
-        assert_same(in_place(halves, ids, dtype=dtype), by_host(halves, ids, dtype=dtype))
-    whole = np.array([200, 100, 90], np.uint8)
-    for dtype in ("int8", "uint16", "int32", "uint64"):
-        assert_same(in_place(whole, ids, dtype=dtype), by_host(whole, ids, dtype=dtype))
-    assert_same(by_kernels(whole, ids, dtype="float32"), by_host(whole, ids, dtype="float32"))
-    assert_same(by_kernels(values, ids, dtype="complex64"), by_host(values, ids, dtype="complex64"))
-    with pytest.raises(TypeError, match="cast the array first"):
-        in_place(whole, ids, dtype="float32")
-    with pytest.raises(TypeError, match="64-bit integers exactly as floats"):
-        by_kernels(np.array([1, 2, 3]), ids, dtype="float64")
-
-
 @pytest.mark.parametrize(
     ("error", "match", "values", "keywords"),
     [
@@ -319,10 +284,6 @@ def test_dtype_and_casts():
         (ValueError, "2 segment_ids for 3 rows", np.ones(3), {"segment_ids": np.zeros(2, int)}),
         (TypeError, "must be integers", np.ones(2), {"segment_ids": np.zeros(2)}),
         (TypeError, "must be integers", np.ones(2), {"segment_ids": np.zeros((2, 1), int)}),
-        (TypeError, "would lose part", np.ones(2),
-         {"segment_ids": np.zeros(2, int), "dtype": "int32"}),
-        (ValueError, "numpy makes no sums by segment of arrays on a GPU", np.ones(2),
-         {"segment_ids": np.zeros(2, int), "strategy": "numpy"}),
         (TypeError, "initial must be", np.ones(2),
          {"segment_ids": np.zeros(2, int), "initial": "1"}),
         (MemoryError, "the largest id, 1099511627776: number the segments", np.ones(2),

@@ -12,7 +12,7 @@ import pytest
 import gpureduce
 from cases import DTYPES, array_of, run_python, same_bits
 from gpureduce import _emulator, _host
-from gpureduce.core.request import Launch
+from gpureduce.core.plan import Launch
 
 SIZES = (0, 1, 2, 3, 31, 33, 127, 1000, 1025, 16_385, 33_000, 70_001, 300_001)
 ALL = (*DTYPES, "complex64", "complex128")

@@ -19,15 +19,15 @@ from cases import CSRC, NATIVE, array_of, build_c, needs_c, run_c, run_python
 from gpureduce.core import registry
 
 MIB = 2**20
-ARRAYS = [np.arange(k * MIB // 8 + 7 * k, dtype=np.int64) for k in range(1, 9)]
+ARRAYS = [np.arange(k * MIB // 8 + 7 * k, dtype=np.float64) for k in range(1, 9)]
 SUMS = [int(a.sum()) for a in ARRAYS]
 
 
 def cpu(array, threads=0):
     host = gpureduce._host
-    bits, _ = host.cpu_sum(array, registry.DTYPES[array.dtype.name].load, host.ACC_U64, 1,
-                         threads)  # fmt: skip
-    return int(np.frombuffer(bits, np.int64)[0])
+    total = host.Exact(host.LOAD_F64, 1)
+    total.add(array, host.LOAD_F64, 1, True, threads)
+    return int(np.frombuffer(total.round(host.LOAD_F64))[0])
 
 
 @pytest.mark.parametrize("threads", [0, 3, 40])

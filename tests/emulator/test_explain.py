@@ -13,7 +13,7 @@ from cases import BROKEN, KERNELS
 from gpureduce import _emulator_traced, _host
 from gpureduce.core import registry
 from gpureduce.core.dtypes import convert
-from gpureduce.core.request import Launch
+from gpureduce.core.plan import Launch
 from gpureduce.emulator import trace
 from gpureduce.emulator.explain import COUNTERS, explain
 

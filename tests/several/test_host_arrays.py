@@ -12,7 +12,7 @@ import pytest
 import gpureduce
 from cases import array_of, broken_off_after, run_python, same_bits
 from gpureduce.core import on_device, on_several
-from gpureduce.core.request import Arguments, resolve, strategy_of
+from gpureduce.core.plan import Arguments, resolve, strategy_of
 from producers import OnDevice
 
 LISTS = [

@@ -8,6 +8,7 @@
 #include "exact/axis_exact.h"
 #include "exact/format.h"
 #include "shared/axes.h"
+#include "shared/how.h"
 #include "threads/clock.h"
 
 #include <stdlib.h>
@@ -17,10 +18,8 @@
 typedef struct {
     PyArrayObject *array, *out, *mask; /* `out` and `mask` may be NULL */
     bool reduced[GR_MOST_AXES];
-    bool keeps_dims, exactly;
-    gr_load load, target;
-    gr_acc acc;
-    int components;
+    bool keeps_dims;
+    gr_how how;
     PyArray_Descr *type; /* of the result */
     gr_initial initial;
 } request;
@@ -102,8 +101,8 @@ static void describe(const request *asked, PyArrayObject *out, gr_axes *axes)
         .in = empty ? zero : PyArray_DATA(array),
         .mask = mask && !empty ? PyArray_DATA(mask) : NULL,
         .out = PyArray_DATA(out),
-        .load = asked->load,
-        .components = asked->components,
+        .load = asked->how.load,
+        .components = asked->how.parts,
         .part_step = PyArray_ITEMSIZE(out) / 2,
         .swapped = PyArray_ISBYTESWAPPED(array),
     };
@@ -125,9 +124,9 @@ static void describe(const request *asked, PyArrayObject *out, gr_axes *axes)
 
 static bool add(const request *asked, gr_axes *axes)
 {
-    if (asked->exactly && asked->acc != GR_ACC_u32 && asked->acc != GR_ACC_u64)
-        return gr_exact_sum_axes(axes, asked->target, &asked->initial, 0);
-    return gr_cpu_sum_axes(axes, asked->acc, asked->target, &asked->initial, 0);
+    if (asked->how.exactly)
+        return gr_exact_sum_axes(axes, asked->how.target, &asked->initial, 0);
+    return gr_cpu_sum_axes(axes, asked->how.acc, asked->how.target, &asked->initial, 0);
 }
 
 /* Adds up, without the GIL if that takes long. Returns 0, or -1 with an exception set. */
@@ -175,14 +174,12 @@ static PyObject *sum_plainly(request *asked, PyObject *const *args)
     bool is_timed = args[4] != Py_None;
     if (!type || !take_axes(asked, args[1]))
         Py_RETURN_NONE;
-    asked->load = type->load;
-    asked->acc = type->acc;
-    asked->components = type->components;
-    asked->target = gr_adds_integers(type) ? GR_LOAD_u64 : type->load;
+    asked->how =
+        gr_how_of(gr_dtype_of(type), -1, asked->how.exactly, GR_ON_PROCESSORS, GR_GROUPS_AXES);
     asked->type = gr_result_type(type);
     if (!asked->type)
         return NULL;
-    gr_call_facts facts = gr_facts_of_call(asked->array, asked->exactly && !gr_adds_integers(type));
+    gr_call_facts facts = gr_facts_of_call(asked->array, asked->how.exactly);
     PyObject *value = sums_of(asked);
     double kernel_ms = gr_now_ms() - facts.start_ms;
     Py_DECREF((PyObject *)asked->type);
@@ -217,16 +214,6 @@ int gr_take_initial(PyObject *initial, gr_initial *taken)
     return take_terms(taken, 0, real) < 0 || take_terms(taken, 1, imaginary) < 0 ? -1 : 0;
 }
 
-/* Whether there are kernels that read these elements and store sums of the target's type. */
-static bool types_fit(int load, int acc, int components, int target, bool exactly)
-{
-    if (!gr_are_numbers(load, acc, components) || !gr_are_numbers(target, acc, components))
-        return false;
-    bool floats = gr_is_float((gr_load)load), in_floats = acc == GR_ACC_f32 || acc == GR_ACC_f64;
-    return floats == in_floats && floats == gr_is_float((gr_load)target) && floats >= exactly &&
-           (acc != GR_ACC_u32 || gr_load_size((gr_load)load) == gr_acc_size(GR_ACC_u32));
-}
-
 /* Whether the items of the array, and of the result, have the size of their types; `out` the shape
  * and the item size of the result; and the mask the array's shape. User code may have run since
  * Python checked this. */
@@ -234,10 +221,10 @@ static bool shapes_fit(const request *asked)
 {
     PyArrayObject *array = asked->array, *out = asked->out, *mask = asked->mask;
     int dims = PyArray_NDIM(array), k = 0;
-    size_t components = (size_t)asked->components;
+    size_t components = (size_t)asked->how.parts;
     bool fits =
-        (size_t)PyArray_ITEMSIZE(array) == components * gr_load_size(asked->load) &&
-        (size_t)PyDataType_ELSIZE(asked->type) == components * gr_load_size(asked->target) &&
+        (size_t)PyArray_ITEMSIZE(array) == components * gr_load_size(asked->how.load) &&
+        (size_t)PyDataType_ELSIZE(asked->type) == components * gr_load_size(asked->how.target) &&
         (!mask || (PyArray_NDIM(mask) == dims && PyArray_ITEMSIZE(mask) == 1));
     for (int i = 0; fits && i < dims; i++) {
         fits = !mask || PyArray_DIM(mask, i) == PyArray_DIM(array, i);
@@ -257,26 +244,24 @@ static PyArrayObject *array_or_none(PyObject *object)
     return object == Py_None ? NULL : (PyArrayObject *)object;
 }
 
-/* (load, acc, components, target, dtype of the result, out, mask, initial) */
+/* (dtypes of the elements and of the sums, as lines of dtypes.def; that of the sums as NumPy's;
+ * out, mask, initial) */
 static int take_details(request *asked, PyObject *details)
 {
-    int load, acc, target;
+    int source, wanted;
     PyObject *type, *out, *mask, *initial;
-    if (!PyArg_ParseTuple(details, "iiiiOOOO", &load, &acc, &asked->components, &target, &type,
-                          &out, &mask, &initial))
+    if (!PyArg_ParseTuple(details, "iiOOOO", &source, &wanted, &type, &out, &mask, &initial))
         return -1;
     if (!PyArray_DescrCheck(type) || !(out == Py_None || PyArray_Check(out)) ||
         !(mask == Py_None || PyArray_Check(mask))) {
         PyErr_SetString(PyExc_TypeError, "expected a dtype and arrays");
         return -1;
     }
-    if (!types_fit(load, acc, asked->components, target, asked->exactly)) {
-        PyErr_SetString(PyExc_ValueError, "no such element type, accumulator or component count");
+    asked->how = gr_how_of(source, wanted, asked->how.exactly, GR_ON_PROCESSORS, GR_GROUPS_AXES);
+    if (asked->how.refusal || asked->how.elements >= 0) {
+        PyErr_SetString(PyExc_ValueError, "no such dtypes, or elements that are to be converted");
         return -1;
     }
-    asked->load = (gr_load)load;
-    asked->acc = (gr_acc)acc;
-    asked->target = (gr_load)target;
     asked->type = (PyArray_Descr *)type;
     asked->out = array_or_none(out);
     asked->mask = array_or_none(mask);
@@ -294,7 +279,7 @@ PyObject *gr_py_sum_axis(PyObject *Py_UNUSED(module), PyObject *const *args, Py_
     asked.array = (PyArrayObject *)args[0];
     asked.out = asked.mask = NULL;
     asked.keeps_dims = args[2] == Py_True;
-    asked.exactly = args[3] == Py_True;
+    asked.how.exactly = args[3] == Py_True;
     asked.initial.integer = 0;
     asked.initial.count[0] = asked.initial.count[1] = 0;
     if (count == 5)

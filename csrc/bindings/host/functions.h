@@ -42,7 +42,6 @@ PyObject *gr_py_round_digits(PyObject *module, PyObject *args);
 PyObject *gr_py_sum_array(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *gr_py_sum_axis(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *gr_py_sum_segments(PyObject *module, PyObject *args);
-PyObject *gr_py_cpu_sum(PyObject *module, PyObject *args);
 PyObject *gr_py_cpu_error_factor(PyObject *module, PyObject *args);
 PyObject *gr_py_are_bools(PyObject *module, PyObject *array);
 PyObject *gr_py_cpu_sum_samples(PyObject *module, PyObject *args);

@@ -47,12 +47,11 @@ static PyObject *py_how(PyObject *Py_UNUSED(self), PyObject *args)
     int source, wanted, exactly, place, groups;
     if (!PyArg_ParseTuple(args, "iipii", &source, &wanted, &exactly, &place, &groups))
         return NULL;
-    if (source < 0 || source >= GR_DTYPE_COUNT || wanted < -1 || wanted >= GR_DTYPE_COUNT ||
-        place < 0 || place >= GR_PLACE_COUNT || groups < 0 || groups >= GR_GROUPS_COUNT) {
+    gr_how how = gr_how_of(source, wanted, exactly, place, groups);
+    if (how.refusal == GR_NO_DTYPE) {
         PyErr_SetString(PyExc_ValueError, "no such dtype, place or grouping");
         return NULL;
     }
-    gr_how how = gr_how_of((gr_dtype)source, wanted, exactly, (gr_place)place, (gr_grouping)groups);
     return Py_BuildValue("iiiOiiO", how.refusal, how.result, how.elements,
                          how.halves ? Py_True : Py_False, how.load, how.acc,
                          how.exactly ? Py_True : Py_False);
@@ -101,15 +100,11 @@ static PyMethodDef methods[] = {
     {"sum_axis", (PyCFunction)(void (*)(void))gr_py_sum_axis, METH_FASTCALL,
      "sum_axis(array, axis, keepdims, exactly, common[, details])\n--\n\n"
      "The sums along axes by `exact` or `cpu`. Without `details`: a SumResult; None for arrays and "
-     "axes that need a conversion or a check. With details, (load, acc, components, target, dtype, "
-     "out, mask, initial): (value, ms)."},
+     "axes that need a conversion or a check. With details, (source, wanted, dtype, out, mask, "
+     "initial): (value, ms)."},
     {"sum_segments", gr_py_sum_segments, METH_VARARGS,
-     "sum_segments(values, ids, offsets, out, (load, parts, is_signed, target, parts of a sum, "
-     "is_float), initial)\n--\n\n"
+     "sum_segments(values, ids, offsets, out, source, wanted, initial)\n--\n\n"
      "Stores the sums by segment in `out`: (ms, the first row whose id is out of range or -1)."},
-    {"cpu_sum", gr_py_cpu_sum, METH_VARARGS,
-     "cpu_sum(array, load, acc, components, threads)\n--\n\n"
-     "The sum by SIMD and threads: (the bytes of two accumulators, ms)."},
     {"cpu_error_factor", gr_py_cpu_error_factor, METH_VARARGS,
      "cpu_error_factor(n, load, acc)\n--\n\n"
      "The error bound of cpu_sum, divided by the sum of magnitudes."},
@@ -175,7 +170,6 @@ static int exec_module(PyObject *module)
         {"LOAD_BF16", GR_LOAD_bf16},
         {"LOAD_F32", GR_LOAD_f32},
         {"LOAD_F64", GR_LOAD_f64},
-        {"LOAD_I32", GR_LOAD_i32},
         {"LOAD_U32", GR_LOAD_u32},
         {"ACC_U32", GR_ACC_u32},
         {"ACC_U64", GR_ACC_u64},
@@ -186,7 +180,8 @@ static int exec_module(PyObject *module)
         {"ON_GPU", GR_ON_GPU},
         {"ALL", GR_GROUPS_ALL},
         {"AXES", GR_GROUPS_AXES},
-        {"SEGMENTS", GR_GROUPS_SEGMENTS},
+        {"OFFSETS", GR_GROUPS_OFFSETS},
+        {"IDS", GR_GROUPS_IDS},
     };
     for (size_t i = 0; i < sizeof constants / sizeof constants[0]; i++)
         if (PyModule_AddIntConstant(module, constants[i].name, constants[i].value) < 0)

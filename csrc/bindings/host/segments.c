@@ -4,6 +4,7 @@
 #include "bindings/gil.h"
 #include "exact/format.h"
 #include "segments/segments.h"
+#include "shared/how.h"
 #include "threads/clock.h"
 
 #include <string.h>
@@ -17,16 +18,6 @@ typedef struct {
     PyArrayObject *values, *ids, *offsets, *out; /* one of `ids` and `offsets` is NULL */
     gr_segments segments;
 } request;
-
-/* Whether elements of this type can be added to sums of the target's. */
-static bool types_fit(int load, int parts, int target, int sum_parts, bool in_floats)
-{
-    if (!gr_are_numbers(load, GR_ACC_u64, parts) || !gr_are_numbers(target, GR_ACC_u64, sum_parts))
-        return false;
-    bool floats = gr_is_float((gr_load)load);
-    return parts <= sum_parts && floats <= in_floats && sum_parts <= 1 + in_floats &&
-           in_floats == gr_is_float((gr_load)target);
-}
 
 /* Whether `out` has one more axis than sums have, for digits. */
 static bool takes_digits(const request *asked)
@@ -116,27 +107,29 @@ PyObject *gr_py_sum_segments(PyObject *Py_UNUSED(module), PyObject *args)
 {
     request asked = {.values = NULL};
     gr_segments *all = &asked.segments;
-    int load, target, is_signed, is_float;
+    int source, wanted;
     PyObject *ids, *offsets, *initial;
-    if (!PyArg_ParseTuple(args, "O!OOO!(iipiip)O", &PyArray_Type, &asked.values, &ids, &offsets,
-                          &PyArray_Type, &asked.out, &load, &all->values.parts, &is_signed, &target,
-                          &all->sums.parts, &is_float, &initial))
+    if (!PyArg_ParseTuple(args, "O!OOO!iiO", &PyArray_Type, &asked.values, &ids, &offsets,
+                          &PyArray_Type, &asked.out, &source, &wanted, &initial))
         return NULL;
     if (!is_array_or_none(ids) || !is_array_or_none(offsets) ||
         (ids == Py_None) == (offsets == Py_None)) {
         PyErr_SetString(PyExc_TypeError, "expected an array of ids or of offsets");
         return NULL;
     }
-    if (!types_fit(load, all->values.parts, target, all->sums.parts, is_float)) {
-        PyErr_SetString(PyExc_ValueError, "no such element type or number of parts");
+    gr_how how = gr_how_of(source, wanted, true, GR_ON_PROCESSORS, GR_GROUPS_IDS);
+    if (how.refusal) {
+        PyErr_SetString(PyExc_ValueError, "no such dtypes");
         return NULL;
     }
     asked.ids = ids == Py_None ? NULL : (PyArrayObject *)ids;
     asked.offsets = offsets == Py_None ? NULL : (PyArrayObject *)offsets;
-    all->values.load = (gr_load)load;
-    all->values.is_signed = is_signed;
-    all->sums.target = (gr_load)target;
-    all->sums.is_float = is_float;
+    all->values.load = how.load;
+    all->values.parts = how.parts;
+    all->values.is_signed = PyArray_ISSIGNED(asked.values);
+    all->sums.target = how.target;
+    all->sums.parts = how.sum_parts;
+    all->sums.is_float = how.exactly;
     if (gr_take_initial(initial, &all->initial) < 0)
         return NULL;
     if (!shapes_fit(&asked)) {

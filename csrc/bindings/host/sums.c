@@ -11,8 +11,6 @@
 #include "exact/exact.h"
 #include "threads/clock.h"
 
-#include <string.h>
-
 static void add(const void *data, size_t n, const gr_numpy_type *type, bool exactly,
                 gr_scalar *scalar)
 {
@@ -69,7 +67,7 @@ PyObject *gr_timed_on_host(PyObject *value, gr_call_facts *facts, PyObject *make
 }
 
 /* The fast path for NumPy arrays that need no conversion. Returns None for all other objects, which
- * gpureduce/core/on_host.py handles. Both paths give the same bits. */
+ * gpureduce/core/run_host.py handles. Both paths give the same bits. */
 PyObject *gr_py_sum_array(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
 {
     if (count != 3) {
@@ -95,30 +93,6 @@ PyObject *gr_py_sum_array(PyObject *Py_UNUSED(module), PyObject *const *args, Py
         value = gr_scalar_object(&scalar, type);
     }
     return gr_timed_on_host(value, &facts, args[2], kernel_ms);
-}
-
-PyObject *gr_py_cpu_sum(PyObject *Py_UNUSED(self), PyObject *args)
-{
-    PyObject *object;
-    int load, acc, components, threads;
-    if (!PyArg_ParseTuple(args, "Oiiii", &object, &load, &acc, &components, &threads))
-        return NULL;
-    PyArrayObject *array = gr_check_array(object, load, acc, components);
-    if (!array)
-        return NULL;
-
-    const void *data = PyArray_DATA(array);
-    size_t n = (size_t)PyArray_SIZE(array);
-    gr_value values[2];
-    memset(values, 0, sizeof values);
-    gr_without_gil call;
-    gr_drop_gil(&call);
-    double start = gr_now_ms();
-    gr_cpu_sum(data, n, (gr_load)load, (gr_acc)acc, components, threads, values);
-    double ms = gr_now_ms() - start;
-    if (gr_take_gil(&call) < 0)
-        return NULL;
-    return Py_BuildValue("y#d", (char *)values, (Py_ssize_t)sizeof values, ms);
 }
 
 PyObject *gr_py_are_bools(PyObject *Py_UNUSED(self), PyObject *object)

@@ -14,7 +14,7 @@ from gpureduce.bench import libraries
 from gpureduce.bench.clocks import Run, Timed, of_calls
 from gpureduce.bench.runner import Contender
 from gpureduce.core import arrays, devices, dtypes, on_device, registry
-from gpureduce.core.request import Request, placed
+from gpureduce.core.plan import Plan, placed
 from gpureduce.core.summation import sum as sum_of
 from gpureduce.emulator.explain import Comparison, Explanation, explain
 
@@ -165,8 +165,8 @@ def _of_ours(given: Input, row: Any, device: devices.Device, launch: _Launch) ->
     ran = placed(row, device.id, given.conversion.result)  # `auto` is `exact` for floats
     block, grid, finish = launch
     finish = finish or ("host" if ran.finishes == ("host",) else None)
-    request = Request(ran, given.conversion, block or 0, grid or 0, finish)
-    return functools.partial(on_device.measure, request, given.array, device)
+    plan = Plan(ran, given.conversion, block or 0, grid or 0, finish)
+    return functools.partial(on_device.measure, plan, given.array, device)
 
 
 def _of_a_user(given: Input, row: Any, device: devices.Device, launch: _Launch) -> _Measure:

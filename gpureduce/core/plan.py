@@ -1,6 +1,6 @@
-"""Converts the arguments of public functions to a strategy, a dtype, a device and a launch.
+"""The plan of a call: `resolve` decides strategy, conversion, place and launch, once.
 
-`resolve` decides all of it once. C gets the decision as a `Launch`.
+Nothing below asks what ``"auto"`` means, whether a sum is exact, or how elements are converted.
 """
 
 from __future__ import annotations
@@ -12,16 +12,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gpureduce.core import arrays, registry
+from gpureduce import _host
+from gpureduce.core import arrays, dtypes, registry
 from gpureduce.core.checks import one_of, shown, whole
 from gpureduce.core.devices import Device, choose_device
-from gpureduce.core.dtypes import Conversion, convert, is_exact
+from gpureduce.core.dtypes import Array, Conversion, convert
 from gpureduce.core.registry import Strategy
+from gpureduce.core.results import Outcome, SumResult, timing_of
 from gpureduce.core.schedule import Schedule
 
 # Numbers that stand for a strategy in calls of C. CHOOSE: `fast`, whose kernel the engine chooses
 # by size and dtype. AUTO: `exact` for floats, `fast` for integers.
 CHOOSE, AUTO = -1, -2
+ROUND_ONCE = ("auto", "exact", "exact_levels")
 
 
 class Arguments(NamedTuple):
@@ -36,16 +39,6 @@ class Arguments(NamedTuple):
     allow_broken: bool = False
     stream: object = None
     timing: bool = True
-
-    @property
-    def all_default(self) -> bool:
-        """Whether dtype, block, grid and finish have their defaults."""
-        return self.chooses_launch and self.dtype is None
-
-    @property
-    def chooses_launch(self) -> bool:
-        """Whether block, grid and finish have their defaults."""
-        return self.block is None and self.grid is None and self.finish is None
 
 
 class Launch(NamedTuple):
@@ -64,8 +57,8 @@ class Launch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Request:
-    """The checked arguments of a call. `strategy` is never ``"auto"``.
+class Plan:
+    """What is decided about a sum of a host array. `strategy` is never ``"auto"``.
 
     `block` and `grid` are 0 for the strategy's own choice. `device` is None if none was named.
     """
@@ -84,8 +77,21 @@ class Request:
         on_host = self.device in (None, "cpu")
         return self.strategy.kind == "host" or (self.strategy.kind == "everywhere" and on_host)
 
-    def by(self, name: str) -> Request:
-        """The same request with another strategy."""
+    def finished(self, outcome: Outcome, array: Array, start: float) -> SumResult:
+        """The result of a call that began at `start`."""
+        if not self.timed:
+            return SumResult(outcome.value, None)
+        own = {
+            "strategy": self.strategy.name,
+            "dtype": dtypes.name_of(array.dtype),
+            "finish": self.finish or self.strategy.finishes[0],
+            "n": array.size,
+            "nbytes": array.size * array.itemsize,
+        }
+        return SumResult(outcome.value, timing_of(own | outcome.fields, start))
+
+    def by(self, name: str) -> Plan:
+        """The same plan with another strategy."""
         return replace(self, strategy=registry.STRATEGIES[name])
 
     def launch(self, device: Device, schedule: Schedule = Schedule()) -> Launch:  # noqa: B008
@@ -149,14 +155,22 @@ def strategy_of(name: Any, allow_broken: bool = False) -> Strategy:
     return found
 
 
-def placed(strategy: Strategy, device: str | None, result: np.dtype[Any]) -> Strategy:
-    """The strategy for sums of a dtype: resolves `auto`, and raises if it cannot run there."""
+def placed(
+    strategy: Strategy, device: str | None, result: np.dtype[Any], groups: int = _host.ALL
+) -> Strategy:
+    """The strategy for sums of a dtype: resolves `auto`, and raises if it cannot run there.
+
+    Processors add up segments exactly, and kernels do so by ids: `fast` is `exact` there.
+    """
     if not (device is None or isinstance(device, str)):
         choose_device(device, or_cpu=True)  # raises an error that lists the devices
     on_host = device in (None, "cpu")
-    if strategy.name == "auto":
+    is_fast = strategy.name == "fast" and (
+        groups == _host.IDS or (groups == _host.OFFSETS and on_host)
+    )
+    if strategy.name == "auto" or is_fast:
         strategy = registry.STRATEGIES["exact"]
-    if strategy.name == "exact" and not is_exact(result):  # integers are never rounded
+    if strategy.name == "exact" and not dtypes.is_exact(result):  # integers are never rounded
         strategy = registry.STRATEGIES["cpu" if on_host else "fast"]
     if strategy.kind == "host" and not on_host:
         raise ValueError(f"{strategy.name} runs on the CPU; device={device!r} cannot run it")
@@ -165,6 +179,12 @@ def placed(strategy: Strategy, device: str | None, result: np.dtype[Any]) -> Str
             f"{strategy.name} is a GPU kernel: device must be 'cuda' or 'emulator', or left out"
         )
     return strategy
+
+
+def check_levels(strategy: Strategy, conversion: Conversion) -> None:
+    """Raises for integers by a kernel that adds up floats."""
+    if strategy.name == "exact_levels" and not conversion.exactly:
+        raise ValueError("exact_levels adds up floats; sums of integers are exact without it")
 
 
 def placed_on_several(call: Arguments, arr: object, found: list[Device | None]) -> Arguments:
@@ -183,31 +203,41 @@ def placed_on_several(call: Arguments, arr: object, found: list[Device | None]) 
     return call._replace(device=first.id if first else "cpu")
 
 
-def resolve(call: Arguments, strategy: Strategy, source: np.dtype[Any]) -> Request:
-    """The request for a host array of dtype `source` with the strategy of the arguments."""
-    if call.all_default and type(call.device) in (str, type(None)):
-        return _by_defaults(call.strategy, strategy, source, call.device, bool(call.timing))
-    return _resolve(call, strategy, source)
+def resolve(
+    call: Arguments, strategy: Strategy, source: np.dtype[Any], groups: int = _host.ALL
+) -> Plan:
+    """The plan for a host array of dtype `source`, by the strategy of the arguments."""
+    how: Any = (strategy, *call[:6], bool(call.timing), source, groups)
+    try:
+        return _known(*how)
+    except TypeError:  # not hashable; or refused, which is raised again
+        pass
+    return _resolve(*how)
 
 
-@functools.lru_cache(256)
-def _by_defaults(
-    name: str, strategy: Strategy, source: np.dtype[Any], device: str | None, timing: bool
-) -> Request:
-    return _resolve(Arguments(name, device=device, timing=timing), strategy, source)
-
-
-def _resolve(call: Arguments, strategy: Strategy, source: np.dtype[Any]) -> Request:
-    conversion = convert(source, call.dtype)
+def _resolve(
+    strategy: Strategy, name: Any, dtype: npt.DTypeLike | None, block: int | None,
+    grid: int | None, finish: str | None, device: str | None, timed: bool, source: np.dtype[Any],
+    groups: int,
+) -> Plan:  # fmt: skip
+    conversion = convert(source, dtype)
     if conversion.is_complex and "complex64" not in strategy.dtypes:
         able = [s.name for s in registry.strategies()
                 if "complex64" in s.dtypes and s.kind not in ("axis", "segments")]  # fmt: skip
         raise TypeError(f"{strategy.name} cannot add complex numbers; {', '.join(able)} can")
-    launch = launch_of(strategy, call.block, call.grid, call.finish)
-    chosen = placed(strategy, call.device, conversion.result)
-    request = Request(chosen, conversion, *launch, call.device, bool(call.timing))
-    if request.on_host and (call.block is not None or call.grid is not None):
+    launch = launch_of(strategy, block, grid, finish)
+    chosen = placed(strategy, device, conversion.result, groups)
+    plan = Plan(chosen, conversion, *launch, device, timed)
+    if plan.on_host and (block is not None or grid is not None):
         raise ValueError(
-            f"{call.strategy} has no block and grid on the CPU: name a device, or leave them out"
+            f"{name} has no block and grid on the CPU: name a device, or leave them out"
         )
-    return request
+    place = _host.ON_PROCESSORS if plan.on_host else _host.SENT_TO_GPU
+    exactly = chosen.name in (ROUND_ONCE if groups == _host.AXES else ("exact",))
+    conversion = convert(source, dtype, exactly, place, groups)
+    if groups == _host.AXES:
+        check_levels(chosen, conversion)
+    return replace(plan, conversion=conversion)
+
+
+_known = functools.lru_cache(1024, typed=True)(_resolve)  # a block may be 128, but not 128.0

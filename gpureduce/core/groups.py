@@ -1,0 +1,419 @@
+"""Which elements go to which sum, and where to: along axes, or by segment. Checks both.
+
+Of sums along axes: axis, keepdims, initial, where and out. Of sums by segment: ids or offsets, the
+number of segments, initial and out.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from gpureduce import _host
+from gpureduce.core import arrays, refusals
+from gpureduce.core.checks import shown
+from gpureduce.core.dtypes import Array
+from gpureduce.core.results import SumResult
+
+
+class Reduction(NamedTuple):
+    """The arguments of `gpureduce.sum` that say which elements go to which sum, and where to."""
+
+    axis: object = None
+    keepdims: object = False
+    initial: object = 0
+    where: object = True
+    out: object = None
+    result: object = "host"
+
+
+class Checked(NamedTuple):
+    """The arguments for a host array, checked."""
+
+    axes: tuple[int, ...]
+    keepdims: bool
+    shape: tuple[int, ...]
+    mask: Array | None
+    out: Array | None
+
+
+def checked(how: Reduction, array: Array, result: np.dtype[Any]) -> Checked:
+    """Checks all but `initial`, for sums of a host array in the dtype `result`."""
+    axes = reduced_axes(how.axis, array.ndim)
+    shape = shape_of_result(array.shape, axes, how.keepdims)
+    mask = checked_mask(how.where, array.shape)
+    out = None if how.out is None else checked_out(how.out, array, shape, result)
+    if out is not None and mask is not None and np.may_share_memory(out, mask):
+        mask = mask.copy()
+    return Checked(axes, bool(how.keepdims), shape, mask, out)
+
+
+def bits(axes: tuple[int, ...]) -> int:
+    """A bit per axis."""
+    return sum(1 << axis for axis in axes)
+
+
+def reduced_axes(axis: object, dims: int) -> tuple[int, ...]:
+    """The axes that are added up, in ascending order. Raises as NumPy does."""
+    if axis is None:
+        return tuple(range(dims))
+    found = axis if isinstance(axis, tuple) else (axis,)
+    numbers = []
+    one: Any
+    for one in found:
+        try:
+            number = operator.index(cast(Any, None if isinstance(one, (bool, np.bool_)) else one))
+        except TypeError:
+            raise TypeError(
+                f"axis must be a whole number, a tuple of them or None, not {shown(axis)}"
+            ) from None
+        if not -dims <= number < dims:
+            raise np.exceptions.AxisError(number, dims)
+        numbers.append(number % dims)
+    if len(set(numbers)) < len(numbers):
+        raise ValueError(f"axis={shown(axis)} names an axis twice")
+    return tuple(sorted(numbers))
+
+
+def shape_of_result(
+    shape: tuple[int, ...], axes: tuple[int, ...], keepdims: object
+) -> tuple[int, ...]:
+    """The shape of the sums along `axes` of an array of this shape."""
+    if keepdims:
+        return tuple(1 if i in axes else n for i, n in enumerate(shape))
+    return tuple(n for i, n in enumerate(shape) if i not in axes)
+
+
+def checked_mask(where: object, shape: tuple[int, ...]) -> npt.NDArray[np.bool_] | None:
+    """The mask, broadcast to the array's shape; None if it takes every element."""
+    if where is True:
+        return None
+    mask = arrays.viewed(where, "where needs True or False there")
+    if mask.dtype != np.bool_:
+        raise TypeError(f"where must be an array of booleans, not of {mask.dtype}")
+    try:
+        return np.broadcast_to(mask, shape)
+    except ValueError:
+        raise ValueError(
+            f"where has the shape {mask.shape}, which does not broadcast to the array's, {shape}"
+        ) from None
+
+
+def checked_out(out: object, array: Array, shape: tuple[int, ...], result: np.dtype[Any]) -> Array:
+    """`out` as an ndarray, if the sums can be written to it."""
+    if not isinstance(out, np.ndarray):
+        raise TypeError(
+            f"out must be a NumPy array of shape {shape} and dtype {result}, "
+            f"not {type(out).__name__}"
+        )
+    out = np.ndarray.view(out, np.ndarray)  # a subclass may redefine indexing, flags and shape
+    if out.dtype != result:
+        raise TypeError(f"out must have the dtype of the sum, {result}, not {out.dtype}")
+    if out.shape != shape:
+        raise ValueError(f"out must have the shape of the sum, {shape}, not {out.shape}")
+    if not out.flags.writeable:
+        raise ValueError("out is read-only: pass an array that can be written to")
+    refuse_overlap(out, array, "the array")
+    return out
+
+
+def refuse_overlap(out: Array, array: Array, name: str) -> None:
+    """Raises if `out` overlaps an input, which is called `name`."""
+    try:
+        overlaps: bool = np.shares_memory(out, array, max_work=10**5)  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        overlaps = True
+    if overlaps:
+        raise ValueError(f"out overlaps {name}: pass an array with memory of its own")
+
+
+def _number(initial: object, words: str, result: np.dtype[Any]) -> Any:
+    """`initial`, which may be a result or an array of one number. Raises for other objects."""
+    one: Any = np.asarray(initial)[()] if isinstance(initial, (SumResult, np.ndarray)) else initial
+    if isinstance(one, (str, bytes, bytearray, np.timedelta64, np.ndarray)) or (
+        np.iscomplexobj(one) and result.kind != "c"
+    ):
+        raise _wrong_initial(initial, words, result)
+    return one
+
+
+def _wrong_initial(initial: object, words: str, result: np.dtype[Any]) -> TypeError:
+    return TypeError(f"initial must be a {words} for a sum in {result}, not {shown(initial)}")
+
+
+def initial_integer(initial: object, result: np.dtype[Any]) -> int:
+    """`initial` for a sum of integers."""
+    words = "whole number"
+    try:
+        number = operator.index(_number(initial, words, result))
+    except TypeError:
+        raise _wrong_initial(initial, words, result) from None
+    limits = np.iinfo(result)
+    if not limits.min <= number <= limits.max:
+        raise ValueError(
+            f"initial must be from {limits.min} to {limits.max} for a sum in {result}, "
+            f"not {shown(number)}"
+        )
+    return number
+
+
+def initial_floats(initial: object, result: np.dtype[Any]) -> tuple[list[float], list[float]]:
+    """`initial` for a sum of floats: float64 numbers that add up to its real and imaginary part.
+
+    A whole number beyond 2^53, a long double or a fraction may take more than one.
+    """
+    words = "number" if result.kind == "c" else "real number"
+    one = _number(initial, words, result)
+    try:
+        if np.iscomplexobj(one):
+            return _as_floats(one.real), _as_floats(one.imag)
+        return _as_floats(one), []
+    except (TypeError, ValueError):
+        raise _wrong_initial(initial, words, result) from None
+    except OverflowError:
+        raise ValueError(f"initial must be finite in float64, not {shown(initial)}") from None
+    except ArithmeticError:
+        raise ValueError(
+            f"initial={shown(initial)} is no sum of float64 numbers, and is not rounded silently: "
+            "pass float(initial)"
+        ) from None
+
+
+def initial_terms(initial: object, result: np.dtype[Any]) -> Any:
+    """`initial` for processors: an integer, or tuples of a real and an imaginary part's floats."""
+    if result.kind in "iu":
+        return initial_integer(initial, result)
+    return tuple(map(tuple, initial_floats(initial, result)))
+
+
+def initial_number(parts: Any, result: np.dtype[Any]) -> Any:
+    """What `initial_terms` found as one number, rounded."""
+    if result.kind in "iu":
+        return parts
+    real, imaginary = map(sum, parts)
+    return complex(real, imaginary) if result.kind == "c" else real
+
+
+def _as_floats(number: Any) -> list[float]:
+    """Float64 numbers that add up to a number. ArithmeticError if there are none."""
+    try:
+        top, bottom = operator.index(number), 1
+    except TypeError:
+        if isinstance(number, float) or not hasattr(number, "as_integer_ratio"):
+            return [float(number)]
+        try:
+            top, bottom = number.as_integer_ratio()
+        except (OverflowError, ValueError):  # inf or nan
+            return [float(number)]
+    found = []
+    while top:
+        found.append(top / bottom)
+        a, b = found[-1].as_integer_ratio()
+        if bottom & (bottom - 1) or not a:
+            raise ArithmeticError
+        top, bottom = top * b - a * bottom, bottom * b
+    return found
+
+
+# --- segments ----------------------------------------------------------------------------------
+
+MOST_SEGMENTS = 2**63 - 2  # C counts them in an int64
+_PIECE = 1 << 24  # numbers that NumPy looks at in one call
+
+
+class Segments(NamedTuple):
+    """The arguments of `segment_sum` that say which rows go to which sum, and where to."""
+
+    ids: Any
+    offsets: Any
+    size: Any = None  # the number of segments; an int once it is known
+    initial: Any = None
+    out: Any = None
+    is_sorted: bool | None = None
+    check: bool = True
+    as_digits: bool = False  # of the sums, in place of rounded sums
+    largest: int | None = None  # the largest id, if the size follows from it
+    given: Any = None  # the caller's offsets in host memory, of which `offsets` is a copy
+
+    @property
+    def kind(self) -> int:
+        """The grouping, for conversions."""
+        return _host.OFFSETS if self.ids is None else _host.IDS
+
+    @property
+    def numbers(self) -> Any:
+        """The ids or the offsets."""
+        return self.offsets if self.ids is None else self.ids
+
+    @property
+    def name(self) -> str:
+        """The argument that `numbers` is."""
+        return "offsets" if self.ids is None else "segment_ids"
+
+    def checked(self, array: Array) -> Segments:
+        """The same for these values in host memory: with arrays, and a size."""
+        if self.ids is None:
+            return self._with_offsets(_integers("offsets", self.offsets), len(array))
+        found, categories = _ids(self.ids)
+        if len(found) != len(array):
+            raise ValueError(f"there are {len(found)} segment_ids for {len(array)} rows of values")
+        if self.is_sorted and (k := _first_fall(found)):
+            raise self.wrong(0, (True, k, int(found[k]), int(found[k - 1])))
+        size = self.size
+        if size is None and isinstance(self.out, np.ndarray) and self.out.ndim > 0:
+            size = len(self.out)
+        if size is None:
+            size = categories
+        if size is not None:
+            return Segments(found, None, size, *self[3:])  # _replace takes a microsecond longer
+        return self.up_to(max((int(part.max()) for part in _pieces(found, 0)), default=-1), found)
+
+    def up_to(self, largest: int, ids: Any) -> Segments:
+        """The same with a segment for each id from 0 to the largest one."""
+        size = min(max(largest + 1, 0), MOST_SEGMENTS)
+        return Segments(ids, None, size, *self[3:8], largest)
+
+    def by_offsets(self, count: int) -> int:
+        """The number of segments of so many offsets."""
+        if count == 0:
+            raise ValueError(
+                "offsets must have one number more than there are segments, not none: [0] if there "
+                "are none"
+            )
+        if self.size not in (None, count - 1):
+            raise ValueError(
+                f"{count} offsets are for {count - 1} segments, not for num_segments={self.size}"
+            )
+        return count - 1
+
+    def _with_offsets(self, found: Array, rows: int) -> Segments:
+        size, first, last = self.by_offsets(len(found)), int(found[0]), int(found[-1])
+        if first != 0 or last != rows:
+            raise ValueError(
+                f"offsets must go from 0 to the number of rows, {rows}, not from {first} to {last}"
+            )
+        own = np.array(found, np.int64, order="C")  # C relies on what is checked here
+        made = Segments(None, own, size, *self[3:8], None, found)
+        if _first_fall(own) or own[0] != 0 or own[-1] != rows:
+            if k := _first_fall(found):
+                raise made.wrong(rows, (False, k - 1, int(found[k - 1]), int(found[k])))
+            raise ValueError("offsets changed during the call")
+        return made
+
+    def wrong(self, rows: int, problem: tuple[bool, int, int, int]) -> ValueError:
+        """The error for an id or an offset: whether it is unsorted, its place, it, and beside it.
+
+        The number beside an offset is the next one; beside an id, the one before.
+        """
+        is_unsorted, place, number, beside = problem
+        if self.ids is None and place < self.size and beside < number:
+            return ValueError(
+                f"offsets must not decrease: offsets[{place}] is {number} and offsets[{place + 1}] "
+                f"is {beside}"
+            )
+        if self.ids is None:
+            return ValueError(
+                f"offsets must go from 0 to the number of rows, {rows}, but offsets[{place}] is "
+                f"{number}"
+            )
+        if is_unsorted:
+            return ValueError(
+                f"sorted=True, but segment_ids[{place}] is {number} and segment_ids[{place - 1}] "
+                f"is {beside}: leave sorted out"
+            )
+        right = f"ids from 0 to {self.size - 1}" if self.size else "no ids"
+        why = f"num_segments={self.size} allows {right}" if number >= 0 else "ids are not negative"
+        return ValueError(f"segment_ids[{place}] is {number}, which is out of range: {why}")
+
+    def no_room(self) -> MemoryError:
+        """The error if there is no memory for the sums."""
+        if self.largest is None:
+            return MemoryError(f"there is no memory for the sums of num_segments={self.size}")
+        return MemoryError(
+            "there is no memory for a sum for each number from 0 to the largest id, "
+            f"{self.largest}: number the segments from 0 on, as numpy.unique(segment_ids, "
+            "return_inverse=True)[1] does"
+        )
+
+    def sums_of(self, array: Array, result: np.dtype[Any]) -> Array:
+        """The array to store the sums of these values in: `out`, or a new one."""
+        shape = (self.size, *array.shape[1:])
+        if self.out is None:
+            return self.empty(shape, result)
+        into = checked_out(self.out, array, shape, result)
+        given = self.ids if self.given is None else self.given
+        refuse_overlap(into, given, self.name)
+        return into
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """A new array, for sums or their digits."""
+        try:
+            return np.empty(shape, dtype)
+        except (MemoryError, ValueError):
+            raise self.no_room() from None
+
+    def ids_of(self, first: int, count: int) -> Array:
+        """The segments of `count` rows from row `first` on."""
+        if self.ids is None:
+            rows = np.arange(first, first + count)
+            return np.searchsorted(self.offsets, rows, side="right") - 1
+        ids: Array = self.ids[first : first + count].copy()  # kernels rely on the check
+        wrong = np.flatnonzero((ids < 0) | (ids >= self.size))
+        if wrong.size:
+            k = int(wrong[0])
+            raise self.wrong(0, (False, first + k, int(ids[k]), 0))
+        return ids.astype(np.intp)
+
+
+def _pieces(numbers: Array, more: int) -> Iterator[Array]:
+    """Parts of a long array, so that signals are handled between them; each with `more` numbers."""
+    for first in range(0, len(numbers) - more, _PIECE):
+        yield numbers[first : first + _PIECE + more]
+
+
+def _first_fall(numbers: Array) -> int:
+    """The place of the first number that is below the one before it; 0 if there is none."""
+    for i, part in enumerate(_pieces(numbers, 1)):
+        falls = np.flatnonzero(part[1:] < part[:-1])
+        if falls.size:
+            return i * _PIECE + int(falls[0]) + 1
+    return 0
+
+
+def _ids(ids: Any) -> tuple[Array, int | None]:
+    """The ids, and the number of categories if they are pandas' categorical ones."""
+    dtype: Any = getattr(ids, "dtype", None)
+    if not (hasattr(dtype, "categories") and hasattr(dtype, "ordered")):
+        return _integers("segment_ids", ids), None
+    codes = np.asarray(ids.codes if hasattr(ids, "codes") else ids.cat.codes)
+    missing = np.flatnonzero(codes < 0)
+    if missing.size:
+        raise ValueError(
+            f"the category of {missing.size} segment_ids is missing (code -1), first at "
+            f"{missing[0]}: leave these rows out, by segment_ids.notna(), or give them a category "
+            "of their own"
+        )
+    return codes, len(dtype.categories)
+
+
+def _integers(name: str, numbers: object) -> Array:
+    """Ids or offsets as an array. An empty list has no dtype: it is one of integers."""
+    if isinstance(numbers, (list, tuple)) and len(numbers) == 0:
+        return np.empty(0, np.int64)
+    found = arrays.viewed(numbers, f"leave out these rows of values and {name}").view()
+    if found.dtype.kind in "USTO":
+        if found.dtype.kind == "O" and not any(isinstance(one, str) for one in found.flat):
+            refusals.refuse_objects(found)
+        raise TypeError(
+            f"{name} must be integers, not strings: names, {name} = numpy.unique({name}, "
+            "return_inverse=True) makes integers of them"
+        )
+    if found.dtype.kind not in "iu":
+        raise TypeError(f"{name} must be integers, not {found.dtype}")
+    if found.ndim != 1:
+        raise ValueError(f"{name} must have 1 dimension, not {found.ndim}")
+    return found
