@@ -137,7 +137,7 @@ struct Stopped {
     enum { NOT_YET, SOON, NOW, OVER } state = NOT_YET;
     const Lane *lane = nullptr; /* the lane that made the atomic */
     std::vector<unsigned> ready;
-    unsigned polls = 0, accesses = 0; /* polls: consecutive ones, by any threads */
+    unsigned polls = 0, polls_in_all = 0, accesses = 0; /* polls: consecutive ones */
 };
 
 struct Watch {

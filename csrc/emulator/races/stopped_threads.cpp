@@ -8,9 +8,12 @@
 namespace gr
 {
 
-/* Limits of the other threads' accesses until it continues. A lane polls if it repeats an access: of
- * that there are enough for a thread that tries a lock a hundred times before it fails. */
-static constexpr unsigned most_polls = 1000, most_polls_per_lane = 64, most_accesses = 1 << 20;
+/* A lane polls if it repeats an access. A stopped block continues after so many consecutive polls,
+ * which are enough for threads that try a lock 64 times before they fail, or after so many accesses.
+ * After so many polls in all, the launch goes on in the forward order: with many threads that wait
+ * for one lock, a random order takes long to find the thread that holds it. */
+static constexpr unsigned most_polls = 1000, most_polls_per_lane = 64, most_accesses = 1 << 20,
+                          most_polls_in_all = 20000;
 
 /* The warps of the team that stop: first and count. */
 static Warp *stopping(const Worker *w, unsigned *count)
@@ -73,19 +76,24 @@ void watch_turn(Worker *w, uintptr_t address, const void *place)
     Watch *watch = w->watch;
     Stopped &stopped = watch->stopped;
     Lane *me = w->lane;
-    if (stopped.state == Stopped::SOON) {
+    LaneWatch &lane = watch->lanes[(size_t)(me - w->lanes)];
+    bool polls = lane.touched == address && lane.touched_at == place;
+    lane.touched = address;
+    lane.touched_at = place;
+    stopped.polls = polls ? stopped.polls + 1 : 0;
+    stopped.polls_in_all += polls;
+    bool long_enough = stopped.polls_in_all > most_polls_in_all ||
+                       stopped.polls > most_polls + most_polls_per_lane * w->live;
+    if (stopped.state == Stopped::SOON && !long_enough) {
         guarded(watch, [&] { stop(w); });
         if (!me->warp->ready)
             switch_lanes(w, me, random_lane(w));
-    } else if (stopped.state == Stopped::NOW) {
-        LaneWatch &lane = watch->lanes[(size_t)(me - w->lanes)];
-        bool polls = lane.touched == address && lane.touched_at == place;
-        lane.touched = address;
-        lane.touched_at = place;
-        stopped.polls = polls ? stopped.polls + 1 : 0;
-        if (stopped.polls > most_polls + most_polls_per_lane * w->live || ++stopped.accesses > most_accesses)
-            resume(w);
+    } else if (stopped.state == Stopped::NOW &&
+               (long_enough || ++stopped.accesses > most_accesses)) {
+        resume(w);
     }
+    if (stopped.polls_in_all > most_polls_in_all)
+        w->schedule = GR_SCHEDULE_FORWARD;
 }
 
 } // namespace gr
