@@ -212,7 +212,8 @@ class FoundRaces:
     part of a block reached. `faults` are the errors that ended a launch, such as a deadlock, by
     schedule. `wrong` are the wrong sums, by schedule; `expected` is the right one. `unwritten` are
     reads of shared memory that no thread has written, and shuffles from absent lanes. `alike` are
-    lines at which several threads store the same value to one address. Neither is a fault.
+    lines at which several threads store the same value to one address. Neither is a fault. `stops`
+    tells, by schedule, after which atomic a block stopped until the others had ended.
     """
 
     strategy: str
@@ -228,6 +229,7 @@ class FoundRaces:
     expected: Any
     unwritten: tuple[Unwritten, ...] = ()
     alike: tuple[str, ...] = ()
+    stops: dict[str, str] = field(default_factory=dict)
 
     @property
     def remarks(self) -> tuple[str, ...]:

@@ -53,6 +53,15 @@ def _verdict(found: FoundRaces) -> str:
 
 
 def _sums(found: FoundRaces) -> str:
+    seen = dict.fromkeys(
+        (*found.wrong, *(order for race in found.races for order in race.schedules))
+    )
+    stops = "".join(f" In {name}, {found.stops[name]} until the others had ended."
+                    for name in seen if len(seen) == 1 and name in found.stops)  # fmt: skip
+    return _sums_of_runs(found) + stops
+
+
+def _sums_of_runs(found: FoundRaces) -> str:
     if not found.wrong:
         runs = len(found.schedules) - len(found.faults)
         all_runs = f"all {runs} runs" if runs > 1 else "the one run"

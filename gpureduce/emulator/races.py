@@ -231,7 +231,7 @@ def examine(
     return Races(
         strategy.name, n, dtype, block, grid or None, tuple(orders),
         found.races(), tuple(found.barriers.values()), found.faults, found.wrong, expected,
-        tuple(found.unwritten.values()), tuple(found.alike.values()),
+        tuple(found.unwritten.values()), tuple(found.alike.values()), found.stops,
     )  # fmt: skip
 
 
@@ -259,6 +259,7 @@ class _Found:
         self.wrong: dict[str, Any] = {}
         self.unwritten: dict[Place, Unwritten] = {}
         self.alike: dict[tuple[str, int], str] = {}
+        self.stops: dict[str, str] = {}
         self.together: set[tuple[Place, str] | None] = set()
 
     def add(self, schedule: str, report: dict[str, Any]) -> None:
@@ -272,6 +273,10 @@ class _Found:
         for row in report["unwritten"]:
             read = Unwritten(row["block"], row["thread"], row["address"], _place(row))
             self.unwritten.setdefault(read.place, read)
+        for row in report["stops"][:1]:
+            who = f"block {row['block']}"
+            who = who if row["whole"] else f"warp {row['thread'] // 32} of {who}"
+            self.stops[schedule] = f"{who} stopped after its atomic at {_place(row)}"
 
     def _add_race(self, schedule: str, row: dict[str, Any]) -> None:
         if not row["differ"]:  # any of the threads may be the last to store

@@ -13,6 +13,8 @@ from gpureduce.kernels.source_text import (
     KernelError,
     constants,
     number,
+    without_directives,
+    words_in,
 )  # fmt: skip
 
 _DIGITS = (_host.ONE, _host.TWO, _host.FOUR, _host.EIGHT, _host.SIXTEEN, _host.THIRTY_TWO)
@@ -104,7 +106,7 @@ def _is_block(value: int) -> bool:
 def _guessed(signature: Signature) -> dict[str, str]:
     found: dict[str, str] = {}
     flat = r"\bblockIdx\.y\s*\*\s*gridDim\.x|\bgridDim\.x\s*\*\s*blockIdx\.y"
-    code = re.sub(flat, "0", signature.code)
+    code = _without_bounds(re.sub(flat, "0", signature.code))
     cast = r"(?:\w+\s*\(\s*|\(\s*\w+\s*\)\s*)?"
     stride = rf"gridDim\s*\.\s*x[\s)]*\*|(?:[*/]|\+=)\s*{cast}gridDim|this_grid\s*\("
     threads = str(per_block(code)[0])
@@ -112,6 +114,7 @@ def _guessed(signature: Signature) -> dict[str, str]:
     named = "|".join(map(re.escape, dict.fromkeys(strides)))
     by_name = named and re.search(rf"\+=[^;]{{0,200}}\b(?:{named})\b", code)
     found["elements"] = "many" if by_name or re.search(stride, code) else threads
+    code = signature.code
     dynamic = re.search(r"shared_array\s*<|extern\s[\w\s]{0,60}\b__shared__|\bblock_sum\s*\(", code)
     found["shared"] = "thread" if dynamic else "none"
     if _shares_twice(code, signature):
@@ -135,16 +138,57 @@ def _guessed(signature: Signature) -> dict[str, str]:
     return found
 
 
+_TERM = r"(?:\(\s*\w{1,20}\s*\)\s*)?(?:[\w.]+|\([^()]{1,60}\))"  # perhaps with a cast
+_PRODUCT = rf"{_TERM}(?:\s*[*/]\s*{_TERM})*"
+_MOST_NAMES = 8  # of products
+_COMPARES = r"(?<![<>])(?:[<>]=?|[=!]=)(?![<>=])"
+
+
+def _without_bounds(code: str) -> str:
+    """The text without bounds of loops over partial sums, as in ``b < gridDim.x * warps``.
+
+    They are products of ``gridDim.x`` that stand in comparisons, or names of such products.
+    """
+
+    def left(found: re.Match[str]) -> str:
+        counts = "gridDim" in found[2] and not re.search(r"/\s*\(?\s*gridDim", found[2])
+        return f"{found[1]}0" if counts else found[0]
+
+    code = re.sub(rf"({_COMPARES}\s*)({_PRODUCT})", left, code)
+    code = re.sub(rf"([(;&|]\s*)({_PRODUCT})(?=\s*{_COMPARES})", left, code)
+    code = re.sub(rf"(=\s*)({_PRODUCT})(?=\s*-\s*1\b)", left, code)
+    named = dict(re.findall(rf"\b(\w{{1,40}})\s{{0,9}}=\s*({_PRODUCT})\s*[;,]", code))
+    names = [name for name, value in named.items() if "gridDim" in value][:_MOST_NAMES]
+    dense = re.sub(r"\s+", " ", code) if names else ""
+    for name in names:
+        others = rf"(?<!\w)(?<!< )(?<!<= )(?<!!= ){name}\b(?!\s*(?:=[^=]|-\s*1\b|{_COMPARES}))"
+        if not re.search(others, dense):
+            code = re.sub(rf"(\b{name}\s*=\s*)({_PRODUCT})", left, code)
+    return code
+
+
+_BOUND = re.compile(
+    rf"\b(\w{{1,40}})(?:\s*\+[\w\s.]{{1,40}})?\)?\s*{_COMPARES}\s*(\w{{1,40}}(?:\s*-\s*1\b)?)"
+)
+_REVERSED = re.compile(rf"\b(\w{{1,40}})\s*{_COMPARES}\s*\(?\s*(\w{{1,40}})\b")
+
+
 def _fixed_size(code: str, signature: Signature) -> int | None:
     """The constant that bounds the indexes of the elements, as in ``if (i < N) ... in[i]``."""
     known, blocks = constants(code), per_block(code)[1]
-    for index, name in re.findall(r"\b(\w{1,40})\s{0,9}<\s{0,9}(\w{1,40})\b", code):
-        n = number(name, known)
+    of_grid = "blockIdx"  # and the names of indexes that depend on it
+    for _ in range(2):
+        gets = rf"\b(\w{{1,40}})\s{{0,9}}=(?=[^=;,][^;,]{{0,200}}\b(?:{of_grid})\b)"
+        names = dict.fromkeys(re.findall(gets, code))
+        of_grid = "|".join(["blockIdx", *list(names)[:_MOST_NAMES]])
+    pairs = [*_BOUND.findall(code), *((index, n) for n, index in _REVERSED.findall(code))]
+    for index, bound in pairs:
+        n = number(bound, known)
+        n = n + 1 if n is not None and "-" in bound else n
         if not n or not 32 <= n <= conditions.MOST_ELEMENTS or n in blocks:
             continue
-        reads = rf"\b{signature.named('in')}\s*\[\s*{index}\b"
-        of_grid = rf"\b{index}\s*=[^=;,][^;,]{{0,200}}\bblockIdx\b"
-        if re.search(reads, code) and re.search(of_grid, code):
+        reads = rf"\b{signature.named('in')}\s*\[[^\[\]]{{0,60}}\b{index}\b"
+        if re.fullmatch(of_grid, index) and re.search(reads, code):
             return n
     return None
 
@@ -173,8 +217,11 @@ _DEVICE_VARIABLE = r"\b__device__\b([\w\s,={}]{1,120});"
 def _knows_all_blocks(signature: Signature) -> bool:
     """Whether a block may know that all blocks are done: by a grid barrier, or by counting them."""
     variables = " ".join(re.findall(_DEVICE_VARIABLE, signature.code))
-    counters = "|".join(set(re.findall(r"[A-Za-z_]\w*", variables)))
-    counted = counters and re.search(rf"{ATOMIC}(?:{counters})\b", signature.code)
+    # Beside declarations, updates whose results are left, and stores.
+    unused = rf"\b__device__\b[^;{{}}()]*;|[;{{}})]\s*{ATOMIC}\w+\b[^;]*;|\b\w+\s*=(?!=)"
+    used = words_in(re.sub(unused, " ; ", without_directives(signature.code)))
+    counters = [name for name in re.findall(r"[A-Za-z_]\w*", variables) if name in used]
+    counted = counters and re.search(rf"{ATOMIC}(?:{'|'.join(counters)})\b", signature.code)
     return "ticket" in signature.roles or bool(counted or re.search(_GRID, signature.code))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 
@@ -217,6 +217,7 @@ def without_directives(code: str) -> str:
     return DIRECTIVE.sub(lambda found: blank(found[0]), code)
 
 
+_DEEP = 8  # classes within classes
 _NEAR = 300  # letters before a brace, in which its head says what it opens
 
 
@@ -257,43 +258,91 @@ def blocks(code: str) -> Iterator[Block]:
         start = end + 1
 
 
-def functions(code: str, start: int = 0) -> Iterator[Block]:
+def functions(code: str, start: int = 0, depth: int = _DEEP) -> Iterator[Block]:
     """The functions of a text without comments and directives, those of classes among them."""
     for one in blocks(code):
         if one.is_function:
             yield Block(one.head, start + one.first, start + one.open, start + one.end)
-        elif re.search(r"\b(struct|class|union)\b", one.head):
-            yield from functions(code[one.open + 1 : one.end], start + one.open + 1)
+        elif depth and re.search(r"\b(struct|class|union)\b", one.head):
+            yield from functions(code[one.open + 1 : one.end], start + one.open + 1, depth - 1)
+
+
+_MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:\\\n|[^\n])*)", re.M)
+_CLASS = re.compile(r"\b(?:struct|class|union)\s+(\w+)(?:\s+final)?\s*(?::[^:()][^()]*)?$")
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A function, a class or a macro: where it stands, and the names of which one is its use.
+
+    `always`: it may be used without its name.
+    """
+
+    first: int
+    open: int  # its text behind the head
+    end: int
+    names: frozenset[str]
+    always: bool = False
+
+
+def _parts(code: str, kernel: str) -> Iterator[_Part]:
+    found = list(blocks(code))
+    classes = {}
+    for one in found:
+        named = _CLASS.search(one.head[-_NEAR:].rstrip())
+        if named and not one.is_function and re.match(r"\s*;", code[one.end + 1 : one.end + _NEAR]):
+            classes[one.open] = named[1]
+    known = set(classes.values())
+    for one in found:
+        names, always = {classes.get(one.open, "")}, False
+        if one.is_function:
+            names = _callable_names(one)
+            if "__global__" in one.head:
+                names &= {kernel}
+            elif re.search(r"\boperator\b|\w\s{0,9}>?\s{0,9}::", one.head[-_NEAR:]):
+                names = words_in(one.head) & known  # an operator or a member of theirs
+                always = not names
+        elif one.open not in classes:
+            continue
+        before = [line.end() for line in DIRECTIVE.finditer(code, one.first, one.open)]
+        yield _Part(max([one.first, *before]), one.open, one.end + 1, frozenset(names), always)
+    heads = _blanked(code, [(one.open, one.end) for one in found])
+    for macro in _MACRO.finditer(heads):
+        yield _Part(macro.start(), macro.start(2), macro.end(), frozenset({macro[1]}))
+
+
+def _blanked(code: str, spans: Iterable[tuple[int, int]]) -> str:
+    """The text with these parts blanked out, of which none lies in another one."""
+    pieces, at = [], 0
+    for first, end in sorted(spans):
+        pieces += [code[at:first], blank(code[first:end])]
+        at = end
+    return "".join([*pieces, code[at:]])
 
 
 def own_code(code: str, kernel: str) -> str:
-    """A text without comments, without other kernels and functions that this kernel does not call.
+    """A text without comments, and without what this kernel does not use.
 
-    Every line keeps its number.
+    Other kernels are left out, and functions, classes and macros without a use. Every line keeps
+    its number.
     """
-    bodies = [(one, _callable_names(one)) for one in blocks(code) if one.is_function]
-    outside = code  # with classes, variables and macros, which may call functions
-    for one, _ in bodies:
-        outside = (
-            outside[: one.first] + blank(code[one.first : one.end + 1]) + outside[one.end + 1 :]
-        )
-    used = {kernel} | words_in(outside)
-    left = bodies
-    while called := [row for row in left if _is_called(row, kernel, used)]:
-        left = [row for row in left if row not in called]
-        used |= {word for one, _ in called for word in words_in(code[one.open : one.end])}
-    for one, _ in left:
-        code = code[: one.first] + blank(code[one.first : one.end + 1]) + code[one.end + 1 :]
-    return code
+    parts = list(_parts(code, kernel))
+    by_name: dict[str, list[_Part]] = {}
+    for one in parts:
+        for name in one.names:
+            by_name.setdefault(name, []).append(one)
+    left = set(parts)
+    # Also variables, conditions of the preprocessor and names of types.
+    new = {kernel} | words_in(_blanked(code, [(one.first, one.end) for one in parts]))
+    called = [one for one in parts if one.always]
+    while new or called:
+        called += [one for name in new for one in by_name.pop(name, ())]
+        called = [one for one in called if one in left]
+        left.difference_update(called)
+        new = {word for one in called for word in words_in(code[one.open : one.end])}
+        called = []
+    return _blanked(code, [(one.first, one.end) for one in left])
 
 
 def _callable_names(function: Block) -> set[str]:
     return set(re.findall(r"\b(\w{1,99})\s{0,9}[<(]", function.head))
-
-
-def _is_called(row: tuple[Block, set[str]], kernel: str, used: set[str]) -> bool:
-    function, names = row
-    if "__global__" in function.head:
-        return kernel in names
-    is_member = re.search(r"\boperator\b|\w\s{0,9}>?\s{0,9}::", function.head[-_NEAR:])
-    return bool(is_member or names & used)

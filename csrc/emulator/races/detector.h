@@ -107,6 +107,13 @@ struct Overwriting {
     unsigned char before[16];
 };
 
+/* An atomic after which its block stopped, or its warp. */
+struct Stop {
+    unsigned block, thread;
+    Site site;
+    bool whole; /* the block */
+};
+
 /* A read of shared memory that no thread has written, or of a lane that takes no part. */
 struct Unwritten {
     unsigned block, thread;
@@ -122,15 +129,15 @@ struct Divergence {
     std::map<std::tuple<std::string, int, std::string, const void *>, std::vector<unsigned>> places;
 };
 
-/* Under a random schedule, the part of a team that stops after the first atomic at one place in the
- * kernel: the atomic's block, or its warp if the team has one block. It goes on when the other
- * threads cannot, or only poll. So they meet what it has not done yet: their part of the kernel
- * must not take the atomic for a sign that it has. */
+/* Under a random schedule, the block that stops after the first atomic at one place in the kernel;
+ * its warp, if the team has one block. It continues when the other threads cannot, or only poll. So
+ * the others run before the accesses that follow the atomic. A kernel is wrong if its sum or its
+ * order of accesses depends on a block that draws a ticket or takes a lock and never stops. */
 struct Stopped {
     enum { NOT_YET, SOON, NOW, OVER } state = NOT_YET;
-    const Lane *lane = nullptr; /* that made the atomic */
+    const Lane *lane = nullptr; /* the lane that made the atomic */
     std::vector<unsigned> ready;
-    unsigned polls = 0, accesses = 0; /* polls: consecutive ones, by any threads */
+    unsigned polls = 0, polls_in_all = 0, accesses = 0; /* polls: consecutive ones */
 };
 
 struct Watch {
@@ -144,7 +151,8 @@ struct Watch {
     std::vector<Divergence> divergences;
     std::map<std::pair<const void *, int>, Unwritten> unwritten; /* the first one at each site */
     std::set<std::vector<int>> divergent_lines; /* of `divergences`: each set is reported once */
-    size_t atomics = 0;  /* places of atomics, if one of them passed on what a fence published */
+    size_t atomics = 0; /* places of atomics, if one of them passed on what a fence published */
+    std::vector<Stop> stops;
     bool failed = false; /* out of memory */
     size_t event_count = 0;                     /* of the running launch */
     uint64_t meetings = 0;
@@ -238,8 +246,8 @@ Copies &copies_of(Watch *watch, const Self &self, const void *barrier);
 /* An atomic: publishes the lane's FENCED clocks at the address, and receives the clocks that
  * earlier atomics published there. */
 void pass_on(Watch *watch, const Self &self, const void *address);
-/* The same at a place in the kernel: if it is the first one there, its block may stop. */
-void note_atomic(Worker *w, const void *place);
+/* The running lane makes an atomic: its block may stop, if it is the first one at this place. */
+void note_atomic(Worker *w, const Self &self, Site site);
 /* The lane starts a copy; the lane has waited for the copies. */
 void order_copy(Watch *watch, const Self &self, CopyClock *clock);
 void finish_copies(Watch *watch, const Self &self, const Copies &copies, Event event);
@@ -263,9 +271,9 @@ void watch_team(Worker *w);
 void watch_access(Worker *w, const void *address, size_t size, Access kind, bool reads, Site site);
 void watch_fence(Worker *w, gr_scope scope, const char *file, int line);
 void watch_block_end(Worker *w, const Lane *last);
-/* An access of the running lane is next, under a random schedule: see Stopped. */
+/* Called before an access under a random schedule: may stop the block of the last atomic. */
 void watch_turn(Worker *w, uintptr_t address, const void *place);
-/* No lane is ready. Whether the stopped ones now go on. */
+/* No lane is ready. Returns whether stopped lanes now continue. */
 bool watch_idle(Worker *w);
 /* The running lane initializes an mbarrier for bulk copies, starts a copy, has waited for one. */
 void watch_copy_barrier(Worker *w, const void *barrier, const char *file, int line);

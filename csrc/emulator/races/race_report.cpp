@@ -113,6 +113,14 @@ static void print_unwritten(std::string *out, const Unwritten &found)
     *out += '}';
 }
 
+static void print_stop(std::string *out, const Stop &stop)
+{
+    print(out, "{\"block\":%u,\"thread\":%u,\"whole\":%s,", stop.block, stop.thread,
+          stop.whole ? "true" : "false");
+    print_site(out, stop.site);
+    *out += '}';
+}
+
 static void print_threads(std::string *out, const char *name, const std::vector<unsigned> &threads)
 {
     print(out, "\"%s\":[", name);
@@ -165,6 +173,8 @@ std::string report(const Watch *watch)
     out += ',';
     print_list(&out, "unwritten", watch->unwritten,
                [&](const auto &found) { print_unwritten(&out, found.second); });
+    out += ',';
+    print_list(&out, "stops", watch->stops, [&](const Stop &stop) { print_stop(&out, stop); });
     print(&out, ",\"atomics\":%zu}", watch->atomics);
     return out;
 }

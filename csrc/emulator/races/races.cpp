@@ -289,7 +289,7 @@ void watch_access(Worker *w, const void *address, size_t size, Access kind, bool
             --watch->loads[{self.lane->load.at, self.lane->load.line}];
         }
         if (kind == ATOMIC) {
-            note_atomic(w, site.at);
+            note_atomic(w, self, site);
             pass_on(watch, self, address);
         }
     });

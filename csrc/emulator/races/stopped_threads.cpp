@@ -1,4 +1,4 @@
-/* Stops a block or a warp after an atomic, so that the others run ahead of what follows it. */
+/* Stops a block or a warp after an atomic, so that the others run first: see Stopped. */
 #ifdef GR_EMULATOR_TRACED
 
 #include <algorithm>
@@ -8,8 +8,12 @@
 namespace gr
 {
 
-/* A thread that tries to take a lock some hundred times and then gives up gives up before. */
-static constexpr unsigned most_polls = 1000, most_accesses = 1 << 20;
+/* A lane polls if it repeats an access. A stopped block continues after so many consecutive polls,
+ * which are enough for threads that try a lock 64 times before they fail, or after so many accesses.
+ * After so many polls in all, the launch goes on in the forward order: with many threads that wait
+ * for one lock, a random order takes long to find the thread that holds it. */
+static constexpr unsigned most_polls = 1000, most_polls_per_lane = 64, most_accesses = 1 << 20,
+                          most_polls_in_all = 20000;
 
 /* The warps of the team that stop: first and count. */
 static Warp *stopping(const Worker *w, unsigned *count)
@@ -33,7 +37,7 @@ static void stop(Worker *w)
     }
 }
 
-static void go_on(Worker *w)
+static void resume(Worker *w)
 {
     Stopped &stopped = w->watch->stopped;
     unsigned count;
@@ -48,22 +52,23 @@ bool watch_idle(Worker *w)
 {
     if (w->watch->stopped.state != Stopped::NOW)
         return false;
-    go_on(w);
+    resume(w);
     return true;
 }
 
-void note_atomic(Worker *w, const void *place)
+void note_atomic(Worker *w, const Self &self, Site site)
 {
     Watch *watch = w->watch;
     auto &places = watch->atomic_places;
-    if (std::find(places.begin(), places.end(), place) != places.end())
+    if (std::find(places.begin(), places.end(), site.at) != places.end())
         return;
     if (places.size() == watch->launch->number && w->schedule == GR_SCHEDULE_RANDOM &&
         watch->stopped.state == Stopped::NOT_YET && w->warp_count > 1) {
         watch->stopped.state = Stopped::SOON;
         watch->stopped.lane = w->lane;
+        watch->stops.push_back({self.block, self.slot, site, w->block_count > 1});
     }
-    places.push_back(place);
+    places.push_back(site.at);
 }
 
 void watch_turn(Worker *w, uintptr_t address, const void *place)
@@ -71,19 +76,24 @@ void watch_turn(Worker *w, uintptr_t address, const void *place)
     Watch *watch = w->watch;
     Stopped &stopped = watch->stopped;
     Lane *me = w->lane;
-    if (stopped.state == Stopped::SOON) {
+    LaneWatch &lane = watch->lanes[(size_t)(me - w->lanes)];
+    bool polls = lane.touched == address && lane.touched_at == place;
+    lane.touched = address;
+    lane.touched_at = place;
+    stopped.polls = polls ? stopped.polls + 1 : 0;
+    stopped.polls_in_all += polls;
+    bool long_enough = stopped.polls_in_all > most_polls_in_all ||
+                       stopped.polls > most_polls + most_polls_per_lane * w->live;
+    if (stopped.state == Stopped::SOON && !long_enough) {
         guarded(watch, [&] { stop(w); });
         if (!me->warp->ready)
             switch_lanes(w, me, random_lane(w));
-    } else if (stopped.state == Stopped::NOW) {
-        LaneWatch &lane = watch->lanes[(size_t)(me - w->lanes)];
-        bool polls = lane.touched == address && lane.touched_at == place;
-        lane.touched = address;
-        lane.touched_at = place;
-        stopped.polls = polls ? stopped.polls + 1 : 0;
-        if (stopped.polls > most_polls + 64 * w->live || ++stopped.accesses > most_accesses)
-            go_on(w);
+    } else if (stopped.state == Stopped::NOW &&
+               (long_enough || ++stopped.accesses > most_accesses)) {
+        resume(w);
     }
+    if (stopped.polls_in_all > most_polls_in_all)
+        w->schedule = GR_SCHEDULE_FORWARD;
 }
 
 } // namespace gr

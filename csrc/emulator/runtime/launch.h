@@ -43,7 +43,7 @@ cudaError_t check_stream(cudaStream_t stream);
  * REVERSE   like FORWARD, from the last to the first
  * RANDOM    every switch draws the next lane at random, and blocks are permuted. The draws depend
  *           only on the seed and the block. The traced build also switches at about every 16th
- *           memory access
+ *           memory access. Under the race detector, the blocks of a small grid run side by side
  * LOCKSTEP  traced build: the lanes of a warp switch at every memory access, as warps did before
  *           Volta. Plain build: like FORWARD
  */

@@ -173,7 +173,6 @@ Worker *worker_for(Launch *launch)
     w->launch = launch;
     w->until_look = w->look_every = 16;
     w->looked_ns = gr_now_ns();
-    w->schedule = launch->schedule;
     w->descending = launch->schedule == GR_SCHEDULE_REVERSE ||
                     (launch->schedule == GR_SCHEDULE_LOCKSTEP && launch->seed != 1);
     w->watch = thread_watch();
@@ -232,6 +231,7 @@ static void reset_team(Worker *w, uint64_t team)
         reset_barrier(&w->clusters[i], threads * w->shape.cluster_blocks);
     reset_barrier(&w->grid, threads * w->block_count);
     w->live = threads * w->block_count;
+    w->schedule = launch->schedule;
     w->block = nullptr;
     w->faulted = false;
     w->vain = 0;
