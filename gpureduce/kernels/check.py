@@ -311,6 +311,12 @@ def check(
     return verdict.timed(compiled - start, time.perf_counter() - start)
 
 
+def _numbers(chosen: Kernel) -> list[str]:
+    """The template's numbers that the kernel was tried with, in a sentence."""
+    named = " and ".join(f"{name} = {value}" for name, value in chosen.signature.constants)
+    return [f"it was tried with {named}"] if named else []
+
+
 def _verdict(
     chosen: Kernel, wanted: list[str], outcome: process.Outcome, how: tuple[bool, Condition]
 ) -> Verdict:
@@ -346,7 +352,7 @@ def _verdict(
         takes_n=chosen.signature.takes_n,
         other=told.get("other", [""])[0],
         obsolete=chosen.obsolete,
-        remarks=told.get("remarks", [()])[0],
+        remarks=(*_numbers(chosen), *told.get("remarks", [()])[0]),
         code=chosen.signature.code,
         printed=outcome.printed,
         printed_bytes=outcome.printed_bytes,

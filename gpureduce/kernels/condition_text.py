@@ -96,13 +96,14 @@ def _cure(condition: Condition, failure: Failure, odd: int | None, where: Domain
         )
         return f" A loop that ends for every block lifts this{by}."
     most = max(condition.blocks)
+    if condition.only:
+        larger = f", and a larger {small[1]}" if small else ""
+        return f" Take blockDim.x in place of the constant{larger} to lift this."
     if most < 1024 and failure.case.block > most and small:
         return (
             f" {small[1]} has room for blocks of up to {most} threads. A larger array, or "
             "extern __shared__, lifts this."
         )
-    if condition.only:
-        return " Take blockDim.x in place of the constant to lift this."
     if most < 1024 and failure.case.block > most:
         unrolled = re.search(rf"\+\s*{most // 2}\s*\]", code)
         return f" Steps for more than {most} threads lift this." if unrolled else ""

@@ -144,17 +144,22 @@ class Domain:
     per_thread: int = 1  # elements that each thread of a block reads at once
     named: tuple[int, ...] = ()  # blocks that the text names
     alone: bool = False  # one block adds up everything
+    multiple: int = 1  # of which each size is one: the elements of a vector
 
     def allows(self, block: int, n: int, condition: Condition | None = None) -> bool:
         """Whether a launch belongs to it, or to what another condition leaves of it."""
         where, part = condition or self.condition, block * self.per_thread
         fills = n == part if self.alone else n % part == 0
-        sizes = not self.sizes or n in self.sizes
+        sizes = n in self.sizes if self.sizes else n % self.multiple == 0
         return sizes and where.allows_block(block) and (fills or not where.full)
+
+    def rounded(self, n: int) -> int:
+        """The next multiple of the elements of a vector."""
+        return -(-n // self.multiple) * self.multiple
 
     def fitted(self, block: int, n: int) -> int | None:
         """The size nearest to n that it allows for a block; None if there is none."""
-        sizes = [size for size in self.sizes or (n,) if self.allows(block, size)]
+        sizes = [size for size in self.sizes or (self.rounded(n),) if self.allows(block, size)]
         return min(sizes, key=lambda size: abs(size - n), default=None)
 
 

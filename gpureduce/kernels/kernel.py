@@ -146,7 +146,7 @@ class Kernel(registry.UserKernel):
             return ("single",)
         own = self.signature.pair
         by_host = (own and own[0] != own[1]) or self.domain.condition.full
-        by_host = by_host or not self.signature.takes_n
+        by_host = by_host or not self.signature.takes_n or self.signature.vector > 1
         return ("host",) if by_host else ("relaunch", "host")
 
     @cached_property
@@ -156,8 +156,8 @@ class Kernel(registry.UserKernel):
         per_thread, named = options.per_block(self.signature.code)
         if elements != "many" and not alone:
             per_thread = int(elements)
-        in_template = self.signature.block
-        return conditions.domain(self.options, per_thread, named, alone, in_template)
+        found = conditions.domain(self.options, per_thread, named, alone, self.signature.block)
+        return replace(found, multiple=self.signature.per_n)
 
     def with_elements(self, count: int) -> Kernel:
         """The same kernel with so many elements for each thread."""
@@ -221,6 +221,10 @@ class Kernel(registry.UserKernel):
 
     def _check_size(self, n: int, block: int | None) -> None:
         """Raises for a number of elements that a kernel without n does not add up."""
+        if n % self.domain.multiple:
+            raise ValueError(
+                f"{self.name} takes vectors of {self.domain.multiple} elements, not {n} elements"
+            )
         part, sizes = (block or 256) * self.domain.per_thread, self.domain.sizes
         if self.signature.takes_n:
             return
@@ -385,8 +389,8 @@ def kernel(
     if limits is not None and not isinstance(limits, Limits):
         raise TypeError(f"limits must be gpureduce.Limits(seconds=...), not {shown(limits)}")
     signature.check_text(text)
-    text = programs.device_code(text, folder)
-    found = signature.read(text, name)
+    program, text = text, programs.device_code(text, folder)
+    found = signature.read(text, name, program)
     given: dict[str, object] = {
         "elements": elements, "shared": shared, "finishes": finishes, "scratch": scratch,
         "alone": alone, "blocks": blocks, "sizes": sizes,

@@ -353,17 +353,28 @@ def _usual(subject: Subject, where: Domain, seed: int) -> Iterator[Case]:
 
 def cases(subject: Subject, seed: int = 0, where: Domain = _ANYWHERE) -> Iterator[Case]:
     """All cases of a domain, the small ones first; the last sizes are drawn by the seed."""
-    return (case for case in _usual(subject, where, seed) if where.allows(case.block, case.n))
+    return _allowed(_usual(subject, where, seed), where)
+
+
+def _allowed(which: Iterable[Case], where: Domain) -> Iterator[Case]:
+    """Cases with sizes of whole vectors, each once, where the domain allows them."""
+    if where.multiple > 1:
+        whole = (dataclasses.replace(case, n=where.rounded(case.n)) for case in which)
+        which = dict.fromkeys(whole)
+    return (case for case in which if where.allows(case.block, case.n))
 
 
 def in_lockstep(subject: Subject, where: Domain) -> Iterator[Case]:
     """Cases in which the lanes of a warp run in lockstep."""
+    return _allowed(_in_lockstep(subject, where), where)
+
+
+def _in_lockstep(subject: Subject, where: Domain) -> Iterator[Case]:
     for block in tried_blocks(where):
         part = block * where.per_thread
         for n in (1, block - 1, part, part + 1, 2 * part, 3 * part + block // 2 + 1, *_large(part)):
             for order in ("lockstep", "lockstep 1"):
-                if where.allows(block, n):
-                    yield Case(n, block, 0, order, "different", subject.dtype)
+                yield Case(n, block, 0, order, "different", subject.dtype)
 
 
 def drawn(subject: Subject, where: Domain, count: int, seed: int) -> Iterator[Case]:
@@ -376,7 +387,7 @@ def drawn(subject: Subject, where: Domain, count: int, seed: int) -> Iterator[Ca
         n = int(np.exp(random.uniform(0, np.log(20000))))
         if where.condition.full:
             n = part if where.alone else -(-n // part) * part
-        n = int(random.choice(where.sizes)) if where.sizes else n
+        n = int(random.choice(where.sizes)) if where.sizes else where.rounded(n)
         order = f"lockstep {i % 2}" if where.condition.lockstep else f"random {i}"
         order = "reverse" if order.startswith("random") and i % 5 == 0 else order
         yield Case(n, block, 0, order, "different", subject.dtype)
