@@ -22,8 +22,10 @@ def sentences(
 ) -> list[str]:  # fmt: skip
     """Where the kernel is wrong, why, and what lifts the condition."""
     said = []
-    if "blocks" in reasons:
-        said.append(_blocks(condition, reasons["blocks"], wrong, code, where))
+    for part in ("least", "most", "only", "powers", "blocks"):
+        if part in reasons:
+            blocks = tuple(block for block in wrong if part in (condition.lacks(block), "blocks"))
+            said.append(_blocks(condition, reasons[part], blocks, code, where))
     if "sizes" in reasons:
         said.append(_sizes(reasons["sizes"], code))
     if condition.lockstep:
@@ -73,9 +75,11 @@ def _is_plain_tree(failure: Failure, per_thread: int) -> bool:
         for thread in range(step):
             cells[thread] |= cells[thread + step]
     lost = set(range(block)) - cells[0]
-    threads = {i % (block * per_thread) % block for i, times in failure.counted if not times}
+    missed = [i % (block * per_thread) for i, times in failure.counted if not times]
+    strided = {i % block for i in missed}, {cell for cell in lost if cell < n}
+    adjacent = {i // per_thread for i in missed}, {cell for cell in lost if cell * per_thread < n}
     added = any(times for _, times in failure.counted)
-    return not added and bool(threads) and threads == {cell for cell in lost if cell < n}
+    return not added and bool(missed) and any(a == b for a, b in (strided, adjacent))
 
 
 def _steps(block: int) -> list[int]:
@@ -97,16 +101,18 @@ def _cure(condition: Condition, failure: Failure, odd: int | None, where: Domain
         return f" A loop that ends for every block lifts this{by}."
     most = max(condition.blocks)
     if condition.only:
-        larger = f", and a larger {small[1]}" if small else ""
+        larger = f" and make {small[1]} larger" if small else ""
         return f" Take blockDim.x in place of the constant{larger} to lift this."
-    if most < 1024 and failure.case.block > most and small:
-        return (
-            f" {small[1]} has room for blocks of up to {most} threads. A larger array, or "
-            "extern __shared__, lifts this."
-        )
-    if most < 1024 and failure.case.block > most:
-        unrolled = re.search(rf"\+\s*{most // 2}\s*\]", code)
-        return f" Steps for more than {most} threads lift this." if unrolled else ""
+    above = most < 1024 and failure.case.block > most
+    named = rf"\+\s*(?:{most}|{most // 2})\s*\]"
+    more = f"teps for more than {most} threads lift this." if re.search(named, code) else ""
+    if above and small:
+        larger = " A larger array, or extern __shared__, lifts this."
+        if more and not re.search(_HALVES, code) and not re.search(rf"\+\s*{most}\s*\]", code):
+            larger = f" A larger array and s{more}"
+        return f" {small[1]} has room for blocks of up to {most} threads.{larger}"
+    if above:
+        return f" S{more}" if more else ""
     if condition.powers and failure.case.block & (failure.case.block - 1):
         if odd is not None:
             return (

@@ -39,7 +39,8 @@ _AGAIN = (
     "ticket, or the marks of its block sums, as it finds them: 0"
 )
 _MOST_S = 0.5  # a larger case is left out if it would take longer
-_DIGIT = 8  # of a number whose digits count elements: how often each was added
+# Of numbers whose digits count how often elements were added: bases, each for n up to a limit.
+_BASES = ((8, MOST_NAMED), (1024, 256))
 
 
 @dataclass(frozen=True)
@@ -237,34 +238,49 @@ class Subject:
         return str(total - 2**bits if signed else total)
 
     def counted(self, case: Case) -> tuple[tuple[int, int], ...]:
-        """The elements that are not added exactly once, with how often they are.
+        """The elements that are not added exactly once, with how often they are."""
+        ones = self._sum_of(np.ones(case.n, self._elements), case)
+        if self._sum_of(np.zeros(case.n, self._elements), case) != 0:
+            return ()  # the elements are not all that it adds
+        if ones and ones != case.n and ones % case.n == 0:
+            times = ones // case.n
+            small = np.arange(case.n) % 5
+            if self._sum_of(small.astype(self._elements), case) == times * int(small.sum()):
+                return tuple((i, times) for i in range(case.n))
+        for base, most in _BASES if case.n <= MOST_NAMED else ():
+            found = self._by_digits(case, base) if case.n <= most else []
+            if found and self._explains(found, case):
+                return tuple(found)
+        return ()
 
-        Several elements are counted by one sum: the k-th of them is 8**k, so the sum's digits tell
-        how often each was added.
+    def _by_digits(self, case: Case, base: int) -> list[tuple[int, int]]:
+        """The elements that are not added exactly once, if all are added less than `base` times.
+
+        Several elements are counted by one sum: the k-th of them is a power of `base`, so the sum's
+        digits tell how often each was added.
         """
         digits = 7 if self.acc != _host.ACC_F64 else 15
+        digits = digits * 3 // (base.bit_length() - 1)
         kind, size = self._elements.kind, self._elements.itemsize
         if kind in "biu":
             most = {"b": 1, "i": 2 ** (8 * size - 1) - 1, "u": 2 ** (8 * size) - 1}[kind]
         else:
             most = 65504 if self.dtype == "float16" else 2**63
-        while digits > 1 and _DIGIT ** (digits - 1) > most:
+        while digits > 1 and base ** (digits - 1) > most:
             digits -= 1
-        if self._sum_of(np.zeros(case.n, self._elements), case) != 0:
-            return ()  # the elements are not all that it adds
         found = []
         for first in range(0, case.n, digits):
             array = np.zeros(case.n, self._elements)
             part = array[first : first + digits]
-            part[:] = [_DIGIT**k for k in range(part.size)]
+            part[:] = [base**k for k in range(part.size)]
             rest = self._sum_of(array, case)
             if rest is None:
-                return ()
+                return []
             for k in range(part.size):
-                rest, times = divmod(rest, _DIGIT)
+                rest, times = divmod(rest, base)
                 if times != 1:
                     found.append((first + k, times))
-        return tuple(found) if self._explains(found, case) else ()
+        return found
 
     def _sum_of(self, array: np.ndarray[Any, Any], case: Case) -> int | None:
         """The kernel's sum; None for a fault, and for one that is not finite."""
@@ -455,6 +471,6 @@ def _shrunk(
     first_of({"block": block} for block in BLOCKS if block < best.case.block)
     if best.fault:
         return subject.with_line(best)
-    if best.case.numbers != "different" or best.case.n > MOST_NAMED:
+    if best.case.numbers != "different":
         return best
     return dataclasses.replace(best, counted=subject.counted(best.case))
