@@ -203,9 +203,31 @@ def _default_result(source: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(DTYPES[source.name].result)
 
 
-def convert(source: np.dtype[Any], wanted: npt.DTypeLike | None) -> Conversion:
-    """The conversion from elements of `source` to a sum of `wanted`, by default NumPy's choice."""
-    return _convert(source, None if wanted is None else named(wanted))
+def convert(
+    source: np.dtype[Any], wanted: npt.DTypeLike | None, pair: tuple[int, int] | None = None
+) -> Conversion:
+    """The conversion from elements of `source` to a sum of `wanted`, by default NumPy's choice.
+
+    `pair` are the only types of a user's kernel: if these elements can be added up so, they are.
+    """
+    found = _convert(source, None if wanted is None else named(wanted))
+    if pair is None or pair == (found.load, found.acc) or load_of(source) != pair[0]:
+        return found
+    own = number_of(pair[1])
+    if own.kind == "u" and source.kind == "i":
+        own = np.dtype(f"i{own.itemsize}")
+    result = own if wanted is None else found.result
+    low_bits = own.kind in "iu" and result.kind in "iu" and result.itemsize <= own.itemsize
+    return Conversion(None, *pair, result) if low_bits or result == own else found
+
+
+def in_itself(source: np.dtype[Any], pair: tuple[int, int] | None) -> np.dtype[Any] | None:
+    """The dtype of the elements if a kernel adds them up in it, as in the lectures; else None."""
+    if source.name not in ("int32", "uint32", "float32", "float64"):
+        return None
+    acc = source if pair is None else number_of(pair[1])
+    same = acc.itemsize == source.itemsize and (acc.kind == "f") == (source.kind == "f")
+    return source if same else None
 
 
 @functools.lru_cache(256)  # NumPy takes microseconds to build a dtype's name, each time

@@ -198,7 +198,7 @@ def _by_defaults(
 
 
 def _resolve(call: Arguments, strategy: Strategy, source: np.dtype[Any]) -> Request:
-    conversion = convert(source, call.dtype)
+    conversion = convert(source, call.dtype, strategy.pair)
     if conversion.is_complex and "complex64" not in strategy.dtypes:
         able = [s.name for s in registry.strategies()
                 if "complex64" in s.dtypes and s.kind not in ("axis", "segments")]  # fmt: skip

@@ -80,7 +80,7 @@ def of_barrier(code: str, split: SplitBarrier) -> str:
             if re.fullmatch(r"[\s}]*", code[closing(code, call.end() - 1) + 1 : end].lstrip(" ;")):
                 return f"{said}move it behind the if, to line {line_at(code, end) + 1}"
             return f"{said}end the if before it, and open another one behind it"
-        for word, condition, first, _ in _ifs_that_return(code, function.open, at):
+        for _, condition, first, _ in _ifs_that_return(code, function.open, at):
             if depends.search(condition):
                 return (
                     f"line {line_at(code, first)} returns before the {place.what}() of line "
@@ -112,9 +112,9 @@ def of_race(code: str, race: Race) -> str:
         if not around or not _BARRIER.search(around):
             return f"put a {barrier} behind line {lines[0]}" if around else ""
         return (
-            f"in one step, threads at line {lines[0]} read elements that other threads write: read "
-            f"into a variable, wait in a {barrier}, and write then; or let only those threads write "
-            "whose elements no other thread reads in this step"
+            f"in one step, threads at line {lines[0]} read elements that other threads write: "
+            f"read into a variable, wait in a {barrier}, and write then; or let only those "
+            "threads write whose elements no other thread reads in this step"
         )
     between = code[_start(code, lines[0] + 1) : _start(code, lines[1])]
     if _BARRIER.search(between):

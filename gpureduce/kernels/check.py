@@ -38,12 +38,9 @@ def subjects_of(
     subjects, results, pairs = [], [], []
     for name in wanted:
         source = dtypes.named(name)
-        itself = name in ("int32", "uint32", "float32", "float64")
-        result = source if itself and (chosen.signature.pair or ("", ""))[1] != "u64" else None
-        if chosen.signature.pair == ("f32", "f64"):
-            result = dtypes.named("float64")
+        result = dtypes.in_itself(source, chosen.pair)
         pairs += chosen.pairs(source, result)
-        conversion = dtypes.convert(source, result)
+        conversion = dtypes.convert(source, result, chosen.pair)
         subjects.append((name, conversion.load, conversion.acc))
         results.append(conversion.result.name)
     finish = registry.finish_number("host" if chosen.finishes == ("host",) else None)

@@ -100,10 +100,10 @@ def _cure(condition: Condition, failure: Failure, odd: int | None, where: Domain
         )
         return f" A loop that ends for every block lifts this{by}."
     most = max(condition.blocks)
-    if condition.only:
-        larger = f" and make {small[1]} larger" if small else ""
-        return f" Take blockDim.x in place of the constant{larger} to lift this."
     above = most < 1024 and failure.case.block > most
+    if condition.only:
+        larger = f" and make {small[1]} larger" if small and above else ""
+        return f" Take blockDim.x in place of the constant{larger} to lift this."
     named = rf"\+\s*(?:{most}|{most // 2})\s*\]"
     more = f"teps for more than {most} threads lift this." if re.search(named, code) else ""
     if above and small:
@@ -119,6 +119,8 @@ def _cure(condition: Condition, failure: Failure, odd: int | None, where: Domain
                 " Start at the next power of two that is at least half the block, and add only "
                 "where tid + stride < blockDim.x, to lift this."
             )
+        if failure.counted and not any(times for _, times in failure.counted):
+            return " Add elements that have no partner, too, to lift this."
         return " Add only where the other element belongs to the block, to lift this."
     unrolled = re.search(rf"\+\s*{condition.least // 2}\s*\]", code)
     tested = re.search(rf">=?\s*{condition.least}\b", code)

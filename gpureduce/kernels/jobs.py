@@ -55,7 +55,7 @@ def measure(
     apart: bool,
 ) -> tuple[list[float], int | None, int | None]:  # fmt: skip
     """The times of the launches, in ms; block and grid."""
-    request = Request(strategy, convert(array.dtype, dtype), block or 0, grid or 0)
+    request = Request(strategy, convert(array.dtype, dtype, strategy.pair), block or 0, grid or 0)
     finish = strategy.finishes[0] if strategy.finishes == ("host",) else None
     request = replace(request, finish=finish)
     device = devices.choose_device("emulator")

@@ -32,7 +32,7 @@ from gpureduce.kernels.compiling import Source
 from gpureduce.kernels.conditions import Domain
 from gpureduce.kernels.signature import Signature
 from gpureduce.kernels.source_text import KernelError
-from gpureduce.kernels.types import ACC_TAGS, LOAD_TAGS, TAG_OF_DTYPE, Pair
+from gpureduce.kernels.types import ACC_OF, ACC_TAGS, LOAD_OF, LOAD_TAGS, TAG_OF_DTYPE, Pair
 from gpureduce.kernels.worker import Job, Limits, Loaded
 from gpureduce.lazy_import import load
 
@@ -114,9 +114,15 @@ class Kernel(registry.UserKernel):
         """The text for the compiler."""
         return Source(self.text, self.file, self.folder)
 
+    @property
+    def pair(self) -> tuple[int, int] | None:
+        """The numbers of the types of elements and sums, if it has no type parameters."""
+        own = self.signature.pair
+        return (LOAD_OF[own[0]], ACC_OF[own[1]]) if own else None
+
     def pairs(self, source: np.dtype[Any], wanted: npt.DTypeLike | None) -> list[Pair]:
         """The pairs of element and accumulator types that a sum needs: the elements, block sums."""
-        conversion = dtypes.convert(source, wanted)
+        conversion = dtypes.convert(source, wanted, self.pair)
         first = (LOAD_TAGS[conversion.load], ACC_TAGS[conversion.acc])
         own = self.signature.pair
         if own and first != own:
@@ -180,6 +186,7 @@ class Kernel(registry.UserKernel):
         return Loaded(
             self.name, self.file, self.text, self.traits, self.dtypes, self.finishes,
             tuple(str(plain) for plain, _ in made), tuple(str(traced) for _, traced in made),
+            self.pair,
         )  # fmt: skip
 
     def run(self, module: str, function: str, pairs: list[Pair], *arguments: Any,
@@ -265,8 +272,7 @@ class Kernel(registry.UserKernel):
 
     def _races(self, n: Any, dtype: Any, block: Any, grid: Any, schedules: Any) -> Any:
         dtype = dtypes.named(self.dtypes[0] if dtype is None else dtype)
-        itself = dtype.name in ("int32", "uint32", "float32", "float64")
-        pairs = self.pairs(dtype, dtype if itself else None)
+        pairs = self.pairs(dtype, dtypes.in_itself(dtype, self.pair))
         named = {"n": n, "dtype": dtypes.name_of(dtype), "block": block, "grid": grid}
         return self.run("gpureduce.kernels.jobs", "race", pairs, schedules=schedules, **named)
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gpureduce.kernels.source_text import (
-    DIRECTIVE,
     KernelError,
     blank,
     closing,
@@ -43,7 +42,9 @@ class Macro:
             names[-1] = "__VA_ARGS__"
             arguments = [*arguments[:first], ",".join(arguments[first:])]
         given = dict(zip(names, map(str.strip, arguments), strict=False))
-        body = re.sub(r"(?<!#)#(?!#)\s*(\w+)", lambda word: f'"{given.get(word[1], "")}"', self.body)
+        body = re.sub(
+            r"(?<!#)#(?!#)\s*(\w+)", lambda word: f'"{given.get(word[1], "")}"', self.body
+        )
         body = re.sub(r"[A-Za-z_]\w*", lambda word: given.get(word[0], word[0]), body)
         return re.sub(r"\s*##\s*", "", body)
 
@@ -79,9 +80,10 @@ def expanded(code: str) -> str:
     known = _first_of_each(code, code)
     plain = {name: one for name, one in known.items()
              if one.parameters is not None or number(one.body, {}) is None}  # fmt: skip
-    names = known.keys() - plain.keys()
-    return _expanded(code, {name: one for name, one in plain.items()
-                            if one.parameters is not None or not words_in(one.body) & names})  # fmt: skip
+    numbers = known.keys() - plain.keys()
+    chosen = {name: one for name, one in plain.items()
+              if one.parameters is not None or not words_in(one.body) & numbers}  # fmt: skip
+    return _expanded(code, chosen)
 
 
 def _expanded(text: str, known: Mapping[str, Macro]) -> str:

@@ -47,11 +47,12 @@ _LOADS = {
 _ACCS = {"f32": "float", "f64": "double", "u32": "int|int32_t|" + _LOADS["u32"],
          "u64": _LOADS["u64"]}  # fmt: skip
 MOST_LETTERS = 1 << 20  # of a text
+_INTEGERS = ("i8", "u8", "i16", "u16", "i32", "u32")
 PAIRS = {
-    "u64": ("i8", "u8", "i16", "u16", "i32", "u32", "u64"),
-    "u32": ("u32",),
-    "f32": ("f16", "bf16", "f32"),
-    "f64": ("f32", "f64"),
+    "u64": (*_INTEGERS, "u64"),
+    "u32": ("i8", "u8", "i16", "u16", "u32"),
+    "f32": (*_INTEGERS, "f16", "bf16", "f32"),
+    "f64": (*_INTEGERS, "f32", "f64"),
 }
 ROLES = ("in", "out", "n", "work", "ticket")  # in the order of our own kernels' parameters
 
@@ -262,8 +263,8 @@ def _pair(name: str, elements: str, sums: str, others: Mapping[str, str]) -> tup
     if load not in PAIRS[acc]:
         raise KernelError(
             f"{name} adds up {elements} in {sums}, which is no accumulator for "
-            "such elements: integers are added up in 64 bits, or 32-bit ones in 32; floats in "
-            "float or double"
+            "such elements: integers of 64 bits are added up in 64 bits, smaller ones in 32 bits "
+            "or more, in float or in double; floats in float or double"
         )
     return load, acc
 
@@ -333,9 +334,9 @@ def read(text: str, name: str | None = None, program: str = "") -> Signature:
     scope = "".join(scopes)
     line = line_at(code, head.start())
     out = next(one.name for one in parameters if one.role == "out")
-    for one in parameters:
-        if one.role in ("block", "grid"):
-            own = re.sub(rf"\b{one.name}\b", f"{one.role}Dim.x", own)
+    for parameter in parameters:
+        if parameter.role in ("block", "grid"):
+            own = re.sub(rf"\b{parameter.name}\b", f"{parameter.role}Dim.x", own)
     sums = tuple(_names_of(out, body, code))[1:]
     found = Signature(head[1], line, tuple(template), parameters, None, scope, own, sums, numbers)
     if found.types:
@@ -417,7 +418,9 @@ def _with_roles(
     roles: dict[int, str] = {}
     integers = [i for i, one in enumerate(given) if _INTEGER.fullmatch(one.type)]
     for i in integers:
-        roles |= {i: role for role in ("block", "grid") if _is_launch(given[i].name, role, body)}
+        for role in _LAUNCH:
+            if _is_launch(given[i].name, role, body):
+                roles[i] = role
     counts = [i for i in integers if i not in roles]
     named = [i for i in counts if re.fullmatch(r"(?i)n|num\w*|n_?elem\w*|size|len\w*|count|N\w*",
                                                given[i].name)]  # fmt: skip
