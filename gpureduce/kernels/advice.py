@@ -105,12 +105,13 @@ def of_race(code: str, race: Race) -> str:
     if not function or not function.open < _start(code, read.place.line) < function.end:
         return ""
     lines = sorted({read.place.line, write.place.line})
-    stop = code.find("\n", _start(code, lines[-1]))
+    stop = code.rfind(";", 0, (code.find("\n", _start(code, lines[-1])) + 1) or None)
     loops = [row for row in _heads(code, function.open, stop) if row[0] != "if"]
     around = code[loops[-1][2] : loops[-1][3]] if loops else ""
     if len(lines) == 1:
         if not around or not _BARRIER.search(around):
-            return f"put a {barrier} behind line {lines[0]}" if around else ""
+            said = f"put a {barrier} behind the statement of line {lines[0]}, within the loop"
+            return said if around else ""
         return (
             f"in one step, threads at line {lines[0]} read elements that other threads write: "
             f"read into a variable, wait in a {barrier}, and write then; or let only those "
@@ -118,7 +119,8 @@ def of_race(code: str, race: Race) -> str:
         )
     between = code[_start(code, lines[0] + 1) : _start(code, lines[1])]
     if _BARRIER.search(between):
-        return f"put a {barrier} behind line {lines[1]}, before the loop goes on" if around else ""
+        both = loops and loops[-1][2] < _start(code, lines[0])
+        return f"put a {barrier} behind line {lines[1]}, before the loop goes on" if both else ""
     then = "writes" if lines[1] == write.place.line else "reads"
     before = "reads" if then == "writes" else "writes"
     return (

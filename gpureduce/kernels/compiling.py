@@ -426,6 +426,8 @@ def told(said: str, file: str) -> str:
         if why := compiler_process.beyond_a_limit(said):
             return why
         kept = [*_elsewhere(said, file), *kept]
+    if re.search(r"fatal error: (?:cub|thrust)/", said):
+        kept.append("the emulator has no CUB and no Thrust: add up the block's elements by hand")
     if re.search(r"blockDim.*(?:not usable in a constant|non-constant|constant value)", said):
         kept.append("blockDim is no constant: make the block size a parameter of the template")
     return visible("the compiler refuses the kernel:\n" + "\n".join(kept))

@@ -12,7 +12,7 @@ _LOCKSTEP = (
     "Lanes ran in lockstep before Volta. Since then `volatile` orders nothing between lanes: in "
     "each step read, then __syncwarp(), then write, then __syncwarp(); or use __shfl_down_sync."
 )
-_HALVES = r"blockDim\s*\.\s*x\s*(?:/\s*2|>>\s*1)"
+_HALVES = r"(?:blockDim\s*\.\s*x|\.(?:size|num_threads)\s*\(\s*\))\s*(?:/\s*2|>>\s*1)"
 _HALVING = r"/=\s*2|>>=\s*1|=\s*\w+\s*(?:/\s*2|>>\s*1)\b"
 
 
@@ -119,6 +119,8 @@ def _cure(condition: Condition, failure: Failure, odd: int | None, where: Domain
                 " Start at the next power of two that is at least half the block, and add only "
                 "where tid + stride < blockDim.x, to lift this."
             )
+        if not failure.counted and not failure.fault:
+            return ""
         if failure.counted and not any(times for _, times in failure.counted):
             return " Add elements that have no partner, too, to lift this."
         return " Add only where the other element belongs to the block, to lift this."

@@ -101,7 +101,7 @@ def _expanded(text: str, known: Mapping[str, Macro]) -> str:
                 if not opens:
                     continue
                 close = closing(code, opens.end() - 1)
-                end, arguments = close + 1, split(text[opens.end() : close])
+                end, arguments = close + 1, split(text[opens.end() : close], empty=True)
             parts += [text[at : word.start()], macro.with_arguments(arguments),
                       "\n" * text.count("\n", word.start(), end)]  # fmt: skip
             at, length = end, length + sum(map(len, parts[-3:]))

@@ -177,6 +177,7 @@ def _template(code: str, start: int, name: str) -> tuple[list[str], list[str], l
 
 
 _BLOCK = r"(?i)\w*(?:block|threads|cta)\w*|nt|bs|tpb|bdim|ntid"  # names of the block size
+_SIZE = r"(?i)n|num_?elem\w*|size|len\w*|count|array_?size"
 _NO_BLOCK = r"(?i)\w*(?:items|per_?thread|coars|unroll|vec|factor|elem|loads)\w*"
 
 
@@ -191,7 +192,10 @@ def _numbers(
     integers = [i for i, kind in enumerate(kinds) if kind == "integer"]
     tiles = [i for i in integers if re.search(
         rf"\b(?:tiled_partition|thread_block_tile)\s*<\s*{names[i]}\b", code)]  # fmt: skip
+    sizes = [i for i in integers if re.fullmatch(_SIZE, names[i])
+             and not re.search(rf"__shared__[^;]{{1,99}}\[\s*{names[i]}\b", code)]  # fmt: skip
     others = [i for i in integers if i not in tiles and not re.fullmatch(_NO_BLOCK, names[i])]
+    others = [i for i in others if i not in sizes]
     others.sort(key=lambda i: not re.fullmatch(_BLOCK, names[i]))
     found = []
     known = constants(code)
@@ -201,7 +205,7 @@ def _numbers(
             kinds[i] = "block"
             continue
         given = [split(one)[i : i + 1] for one in launched]
-        usual = "32" if i in tiles else "" if i in others else "4"
+        usual = "32" if i in tiles else "" if i in (*others, *sizes) else "4"
         texts = [*(one[0] for one in given if one), values[i], usual]
         numbers = [number(text.strip(), known) for text in texts]
         value = next((one for one in numbers if one is not None), None)
