@@ -217,6 +217,33 @@ def convert(
     return _convert(source, None if wanted is None else named(wanted), exactly, place, groups)
 
 
+def convert_for(
+    source: np.dtype[Any], wanted: npt.DTypeLike | None, pair: tuple[int, int] | None
+) -> Conversion:
+    """The conversion for a kernel. `pair` are the only types of a user's kernel, or None.
+
+    If these elements can be added up in the pair's types, they are.
+    """
+    found = convert(source, wanted)
+    if pair is None or pair == (found.load, found.acc) or load_of(source) != pair[0]:
+        return found
+    own = number_of(pair[1])
+    if own.kind == "u" and source.kind == "i":
+        own = np.dtype(f"i{own.itemsize}")
+    result = own if wanted is None else found.result
+    low_bits = own.kind in "iu" and result.kind in "iu" and result.itemsize <= own.itemsize
+    return Conversion(None, *pair, result) if low_bits or result == own else found
+
+
+def in_itself(source: np.dtype[Any], pair: tuple[int, int] | None) -> np.dtype[Any] | None:
+    """The dtype of the elements if a kernel adds them up in it, as in the lectures; else None."""
+    if source.name not in ("int32", "uint32", "float32", "float64"):
+        return None
+    acc = source if pair is None else number_of(pair[1])
+    same = acc.itemsize == source.itemsize and (acc.kind == "f") == (source.kind == "f")
+    return source if same else None
+
+
 @functools.lru_cache(1024)  # NumPy takes microseconds to build a dtype's name, each time
 def _convert(
     source: np.dtype[Any], wanted: np.dtype[Any] | None, exactly: bool, place: int, groups: int

@@ -16,7 +16,7 @@ from gpureduce import _host
 from gpureduce.core import arrays, dtypes, registry
 from gpureduce.core.checks import one_of, shown, whole
 from gpureduce.core.devices import Device, choose_device
-from gpureduce.core.dtypes import Array, Conversion, convert
+from gpureduce.core.dtypes import Array, Conversion, convert, convert_for
 from gpureduce.core.registry import Strategy
 from gpureduce.core.results import Outcome, SumResult, timing_of
 from gpureduce.core.schedule import Schedule
@@ -220,7 +220,7 @@ def _resolve(
     grid: int | None, finish: str | None, device: str | None, timed: bool, source: np.dtype[Any],
     groups: int,
 ) -> Plan:  # fmt: skip
-    conversion = convert(source, dtype)
+    conversion = convert_for(source, dtype, strategy.pair)
     if conversion.is_complex and "complex64" not in strategy.dtypes:
         able = [s.name for s in registry.strategies()
                 if "complex64" in s.dtypes and s.kind not in ("axis", "segments")]  # fmt: skip
@@ -234,7 +234,8 @@ def _resolve(
         )
     place = _host.ON_PROCESSORS if plan.on_host else _host.SENT_TO_GPU
     exactly = chosen.name in (ROUND_ONCE if groups == _host.AXES else ("exact",))
-    conversion = convert(source, dtype, exactly, place, groups)
+    if strategy.pair is None:
+        conversion = convert(source, dtype, exactly, place, groups)
     if groups == _host.AXES:
         check_levels(chosen, conversion)
     return replace(plan, conversion=conversion)

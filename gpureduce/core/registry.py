@@ -47,6 +47,8 @@ class Strategy:
         The values for `finish=`; the first is the default.
     index, traits
         Its place and its flags in the compiled registry.
+    pair
+        The types of elements and sums of a user's kernel that has no others.
 
     Examples
     --------
@@ -66,6 +68,7 @@ class Strategy:
     finishes: tuple[str, ...]
     index: int = field(repr=False)
     traits: int = field(repr=False)
+    pair: tuple[int, int] | None = field(default=None, repr=False)
 
     def __hash__(self) -> int:
         return self.index  # plans are looked up by strategy, among others
@@ -196,8 +199,9 @@ def name_at(index: int) -> str:
 
 
 def added(
-    name: str, dtypes: tuple[str, ...], finishes: tuple[str, ...], index: int, traits: int
-) -> Strategy:
+    name: str, dtypes: tuple[str, ...], finishes: tuple[str, ...], index: int, traits: int,
+    pair: tuple[int, int] | None,
+) -> Strategy:  # fmt: skip
     """The strategy of a user's kernel, which was added to the compiled registry of this process."""
     _NAMES[index] = name
     return Strategy(
@@ -211,6 +215,7 @@ def added(
         finishes=finishes,
         index=index,
         traits=traits,
+        pair=pair,
     )
 
 

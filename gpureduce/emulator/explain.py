@@ -265,7 +265,7 @@ def _explain(
         raise ValueError(f"{chosen.name} adds up a whole array: give n in place of shape")
     n = whole("n", 2**20 if n is None else n, 1, 2**63 - 1)
     source = dtypes.named(dtype if input_dtype is None else input_dtype)
-    conversion = dtypes.convert(source, dtype)
+    conversion = dtypes.convert_for(source, dtype, chosen.pair)
     if conversion.is_complex:
         raise TypeError(
             "complex numbers are added up as two sums, of their real and their imaginary parts: "

@@ -192,9 +192,8 @@ def examine(
     each of them, a block stops after another atomic of the kernel.
     """
     array = _numbers(n, dtype)
-    if result is None and dtype in ("int32", "uint32", "float32", "float64"):
-        result = array.dtype
-    conversion = dtypes.convert(array.dtype, result)
+    result = dtypes.in_itself(array.dtype, strategy.pair) if result is None else result
+    conversion = dtypes.convert_for(array.dtype, result, strategy.pair)
     expected = conversion.result.type(np.sum(array.astype(np.float64)))
     found = _Found()
     block, grid = launch

@@ -312,12 +312,12 @@ def _replayed(strategy: Any, argument: str, asked: tuple[Any, ...]) -> Replay:
 def build(
     kernel: str, n: int | None, dtype: npt.DTypeLike, block: int, grid: int,
     schedule: str | Schedule, values: Any, runs: _Record, input_name: str,
-    texts: dict[str, tuple[str, ...]],
+    texts: dict[str, tuple[str, ...]], pair: tuple[int, int] | None = None,
 ) -> Replay:  # fmt: skip
     """The replay of a kernel, of which `runs` makes the recordings."""
     array = _elements(n, dtype, values)
-    wanted = array.dtype if array.dtype.itemsize >= 4 or array.dtype.kind == "f" else None
-    conversion = dtypes.convert(array.dtype, wanted)
+    wanted = dtypes.in_itself(array.dtype, pair)
+    conversion = dtypes.convert_for(array.dtype, wanted, pair)
     if conversion.is_complex:
         raise TypeError("complex numbers are added up as two sums: name the dtype of a part")
     sums = dtypes.number_of(conversion.acc)

@@ -218,7 +218,9 @@ def record(
 ) -> Recording:  # fmt: skip
     """Runs a sum once and keeps its steps."""
     finish = strategy.finishes[0] if len(strategy.finishes) == 1 else None
-    plan = Plan(strategy, dtypes.convert(array.dtype, wanted), block, grid, finish)
+    plan = Plan(
+        strategy, dtypes.convert_for(array.dtype, wanted, strategy.pair), block, grid, finish
+    )
     launch = plan.launch(devices.choose_device("emulator"), schedule)
     kept: list[Any] = []
     bits, fault = b"", ""

@@ -38,12 +38,9 @@ def subjects_of(
     subjects, results, pairs = [], [], []
     for name in wanted:
         source = dtypes.named(name)
-        itself = name in ("int32", "uint32", "float32", "float64")
-        result = source if itself and (chosen.signature.pair or ("", ""))[1] != "u64" else None
-        if chosen.signature.pair == ("f32", "f64"):
-            result = dtypes.named("float64")
+        result = dtypes.in_itself(source, chosen.pair)
         pairs += chosen.pairs(source, result)
-        conversion = dtypes.convert(source, result)
+        conversion = dtypes.convert_for(source, result, chosen.pair)
         subjects.append((name, conversion.load, conversion.acc))
         results.append(conversion.result.name)
     finish = registry.finish_number("host" if chosen.finishes == ("host",) else None)
@@ -311,6 +308,12 @@ def check(
     return verdict.timed(compiled - start, time.perf_counter() - start)
 
 
+def _numbers(chosen: Kernel) -> list[str]:
+    """The template's numbers that the kernel was tried with, in a sentence."""
+    named = " and ".join(f"{name} = {value}" for name, value in chosen.signature.constants)
+    return [f"it was tried with {named}"] if named else []
+
+
 def _verdict(
     chosen: Kernel, wanted: list[str], outcome: process.Outcome, how: tuple[bool, Condition]
 ) -> Verdict:
@@ -346,7 +349,7 @@ def _verdict(
         takes_n=chosen.signature.takes_n,
         other=told.get("other", [""])[0],
         obsolete=chosen.obsolete,
-        remarks=told.get("remarks", [()])[0],
+        remarks=(*_numbers(chosen), *told.get("remarks", [()])[0]),
         code=chosen.signature.code,
         printed=outcome.printed,
         printed_bytes=outcome.printed_bytes,

@@ -296,7 +296,8 @@ def instances(signature: Signature, pair: tuple[str, str]) -> list[tuple[int, st
     known = {"In": f"const type_{load} *", "Acc": f"type_{acc}", "flag": "false"}
     found = []
     for block in BLOCKS if signature.block else (0,):
-        arguments = [str(block) if kind == "block" else known[kind] for kind in signature.template]
+        now = known | {"block": str(block)}
+        arguments = [now.get(kind, kind) for kind in signature.template]
         name = signature.scope + signature.name
         found.append((block, name + (f"<{', '.join(arguments)}>" if arguments else "")))
     return found
@@ -324,7 +325,9 @@ def in_our_order(signature: Signature, pair: tuple[str, str], is_device: bool) -
     if signature.is_usual:
         return ""
     texts = [_ANY_POINTER.replace("DEVICE", "__device__" if is_device else "GR_UNTRACED")]
-    passed = [one.role if one.role == "n" else f"gr_any_pointer{{{one.role}}}"
+    numbers = {"n": f"n / {signature.per_n}" if signature.per_n > 1 else "n",
+               "block": "blockDim.x", "grid": "gridDim.x"}  # fmt: skip
+    passed = [numbers.get(one.role, f"gr_any_pointer{{{one.role}}}")
               for one in signature.parameters]  # fmt: skip
     for number, (_, name) in enumerate(instances(signature, pair)):
         text = _IN_OUR_ORDER
@@ -423,6 +426,8 @@ def told(said: str, file: str) -> str:
         if why := compiler_process.beyond_a_limit(said):
             return why
         kept = [*_elsewhere(said, file), *kept]
+    if re.search(r"fatal error: (?:cub|thrust)/", said):
+        kept.append("the emulator has no CUB and no Thrust: add up the block's elements by hand")
     if re.search(r"blockDim.*(?:not usable in a constant|non-constant|constant value)", said):
         kept.append("blockDim is no constant: make the block size a parameter of the template")
     return visible("the compiler refuses the kernel:\n" + "\n".join(kept))

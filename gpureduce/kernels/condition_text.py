@@ -12,7 +12,7 @@ _LOCKSTEP = (
     "Lanes ran in lockstep before Volta. Since then `volatile` orders nothing between lanes: in "
     "each step read, then __syncwarp(), then write, then __syncwarp(); or use __shfl_down_sync."
 )
-_HALVES = r"blockDim\s*\.\s*x\s*(?:/\s*2|>>\s*1)"
+_HALVES = r"(?:blockDim\s*\.\s*x|\.(?:size|num_threads)\s*\(\s*\))\s*(?:/\s*2|>>\s*1)"
 _HALVING = r"/=\s*2|>>=\s*1|=\s*\w+\s*(?:/\s*2|>>\s*1)\b"
 
 
@@ -22,8 +22,10 @@ def sentences(
 ) -> list[str]:  # fmt: skip
     """Where the kernel is wrong, why, and what lifts the condition."""
     said = []
-    if "blocks" in reasons:
-        said.append(_blocks(condition, reasons["blocks"], wrong, code, where))
+    for part in ("least", "most", "only", "powers", "blocks"):
+        if part in reasons:
+            blocks = tuple(block for block in wrong if part in (condition.lacks(block), "blocks"))
+            said.append(_blocks(condition, reasons[part], blocks, code, where))
     if "sizes" in reasons:
         said.append(_sizes(reasons["sizes"], code))
     if condition.lockstep:
@@ -73,9 +75,11 @@ def _is_plain_tree(failure: Failure, per_thread: int) -> bool:
         for thread in range(step):
             cells[thread] |= cells[thread + step]
     lost = set(range(block)) - cells[0]
-    threads = {i % (block * per_thread) % block for i, times in failure.counted if not times}
+    missed = [i % (block * per_thread) for i, times in failure.counted if not times]
+    strided = {i % block for i in missed}, {cell for cell in lost if cell < n}
+    adjacent = {i // per_thread for i in missed}, {cell for cell in lost if cell * per_thread < n}
     added = any(times for _, times in failure.counted)
-    return not added and bool(threads) and threads == {cell for cell in lost if cell < n}
+    return not added and bool(missed) and any(a == b for a, b in (strided, adjacent))
 
 
 def _steps(block: int) -> list[int]:
@@ -96,22 +100,29 @@ def _cure(condition: Condition, failure: Failure, odd: int | None, where: Domain
         )
         return f" A loop that ends for every block lifts this{by}."
     most = max(condition.blocks)
-    if most < 1024 and failure.case.block > most and small:
-        return (
-            f" {small[1]} has room for blocks of up to {most} threads. A larger array, or "
-            "extern __shared__, lifts this."
-        )
+    above = most < 1024 and failure.case.block > most
     if condition.only:
-        return " Take blockDim.x in place of the constant to lift this."
-    if most < 1024 and failure.case.block > most:
-        unrolled = re.search(rf"\+\s*{most // 2}\s*\]", code)
-        return f" Steps for more than {most} threads lift this." if unrolled else ""
+        larger = f" and make {small[1]} larger" if small and above else ""
+        return f" Take blockDim.x in place of the constant{larger} to lift this."
+    named = rf"\+\s*(?:{most}|{most // 2})\s*\]"
+    more = f"teps for more than {most} threads lift this." if re.search(named, code) else ""
+    if above and small:
+        larger = " A larger array, or extern __shared__, lifts this."
+        if more and not re.search(_HALVES, code) and not re.search(rf"\+\s*{most}\s*\]", code):
+            larger = f" A larger array and s{more}"
+        return f" {small[1]} has room for blocks of up to {most} threads.{larger}"
+    if above:
+        return f" S{more}" if more else ""
     if condition.powers and failure.case.block & (failure.case.block - 1):
         if odd is not None:
             return (
                 " Start at the next power of two that is at least half the block, and add only "
                 "where tid + stride < blockDim.x, to lift this."
             )
+        if not failure.counted and not failure.fault:
+            return ""
+        if failure.counted and not any(times for _, times in failure.counted):
+            return " Add elements that have no partner, too, to lift this."
         return " Add only where the other element belongs to the block, to lift this."
     unrolled = re.search(rf"\+\s*{condition.least // 2}\s*\]", code)
     tested = re.search(rf">=?\s*{condition.least}\b", code)

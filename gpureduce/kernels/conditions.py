@@ -46,6 +46,13 @@ class Condition:
         fits = self.least <= block <= self.most and not (self.powers and block & (block - 1))
         return fits and (not self.only or block in self.only)
 
+    def lacks(self, block: int) -> str:
+        """The part of the condition that a block does not meet; empty if it meets all."""
+        if self.only:
+            return "" if block in self.only else "only"
+        powers = "powers" if self.powers and block & (block - 1) else ""
+        return "least" if block < self.least else "most" if block > self.most else powers
+
     def within(self, other: Condition) -> Condition:
         """What both conditions allow."""
         only = tuple(b for b in self.only if b in other.only) if self.only and other.only else ()
@@ -85,8 +92,9 @@ class Condition:
         """The blocks, if they are to be listed one by one."""
         return self.blocks if self.only or len(self.blocks) == 1 else ()
 
-    def sentence(self, per_thread: int = 1, alone: bool = False) -> str:
+    def sentence(self, where: Domain, takes_n: bool = True) -> str:
         """The condition in words, behind "right"."""
+        per_thread = where.per_thread
         parts = []
         if only := self._listed():
             blocks = " and ".join(filter(None, [", ".join(map(str, only[:-1])), str(only[-1])]))
@@ -100,9 +108,12 @@ class Condition:
             parts.append(f"for blocks {span} threads" + " that are powers of two" * self.powers)
         elif self.powers:
             parts.append("for blocks that are powers of two")
-        if self.full:
+        if self.full and not takes_n:
+            each = f"{per_thread} elements" if per_thread > 1 else "an element"
+            parts.append(f"where every thread{' of its one block' * where.alone} has {each}")
+        elif self.full:
             each = f" ({per_thread} elements per thread)" if per_thread > 1 else ""
-            parts.append(f"where n fills its {'one block' if alone else 'blocks'}{each}")
+            parts.append(f"where n fills its {'one block' if where.alone else 'blocks'}{each}")
         if self.lockstep:
             parts.append("if the 32 lanes of a warp run in lockstep")
         return ", ".join(parts)
@@ -144,17 +155,22 @@ class Domain:
     per_thread: int = 1  # elements that each thread of a block reads at once
     named: tuple[int, ...] = ()  # blocks that the text names
     alone: bool = False  # one block adds up everything
+    multiple: int = 1  # of which each size is one: the elements of a vector
 
     def allows(self, block: int, n: int, condition: Condition | None = None) -> bool:
         """Whether a launch belongs to it, or to what another condition leaves of it."""
         where, part = condition or self.condition, block * self.per_thread
         fills = n == part if self.alone else n % part == 0
-        sizes = not self.sizes or n in self.sizes
+        sizes = n in self.sizes if self.sizes else n % self.multiple == 0
         return sizes and where.allows_block(block) and (fills or not where.full)
+
+    def rounded(self, n: int) -> int:
+        """The next multiple of the elements of a vector."""
+        return -(-n // self.multiple) * self.multiple
 
     def fitted(self, block: int, n: int) -> int | None:
         """The size nearest to n that it allows for a block; None if there is none."""
-        sizes = [size for size in self.sizes or (n,) if self.allows(block, size)]
+        sizes = [size for size in self.sizes or (self.rounded(n),) if self.allows(block, size)]
         return min(sizes, key=lambda size: abs(size - n), default=None)
 
 

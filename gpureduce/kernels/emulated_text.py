@@ -18,7 +18,6 @@ from gpureduce.kernels.source_text import (
     blank,
     closing,
     functions,
-    line_at,
     split,
     without_comments,
     without_directives,
@@ -81,12 +80,6 @@ _TOO_MUCH = (
 def _with_places(text: str) -> str:
     comments_out = without_comments(text)
     code = without_directives(comments_out)
-    if comments_out.count("__shared__") > code.count("__shared__"):
-        at = next(m.start() for m in re.finditer("__shared__", comments_out)
-                  if code[m.start()] == " ")  # fmt: skip
-        raise KernelError(
-            f"line {line_at(text, at)} has __shared__ in a macro: write the declaration itself"
-        )
     bodies = list(functions(code))
     edits: list[tuple[int, int, str]] = []
     everywhere: dict[str, tuple[int, str]] = {}  # declared outside of functions: where, and text

@@ -282,7 +282,10 @@ def _with_unwritten(found: _Found, subject: Subject, failure: Failure) -> Failur
     )  # fmt: skip
     told = [faults.readable(trials.told(fault), found.text) for fault in seen.faults.values()]
     told += [_split(barrier) for barrier in seen.barriers]
-    told += [str(read) for read in seen.unwritten]
+    if failure.got == "nan" or not subject.is_float:  # an unwritten float is nan
+        told += [str(read) for read in seen.unwritten]
+    if failure.got == "nan" != failure.expected and not told:
+        told = ["the sum is nan: it has a value that no thread has stored"]
     return replace(failure, fault="\n".join(told[:2])) if told else failure
 
 
@@ -367,24 +370,24 @@ def _tell_condition(found: _Found, condition: Condition) -> None:
     """The condition, and for each of its parts the smallest failure where only that is not met."""
     where, own = found.where, condition.lockstep
     reasons: dict[str, Failure] = {}
-    parts = {
-        "blocks": replace(condition, **_blocks_of(where.condition)),
-        "sizes": replace(condition, full=where.condition.full),
-    }
-    for part, without in parts.items():
+    any_block = replace(condition, **_blocks_of(where.condition))
+    rows = {part: replace(condition, **{part: getattr(where.condition, part)})
+            for part in ("least", "most", "only", "powers")}  # fmt: skip
+    rows |= {"blocks": any_block, "sizes": replace(condition, full=where.condition.full)}
+    for part, without in rows.items():
         failures = [
             failure for failure in found.failures
             if failure.case.order.startswith("lockstep") == own
             and where.allows(failure.case.block, failure.case.n, without)
             and not where.allows(failure.case.block, failure.case.n, condition)
         ]  # fmt: skip
-        if failures and without != condition:
-            reasons[part] = _reason(found, failures, condition)
+        if failures and without != condition and (part != "blocks" or not reasons):
+            reasons[part] = _reason(found, failures, condition, replace(where, condition=without))
     wrong = {
         t.block
         for t in found.tries
         if t.lockstep == own and not t.right and not condition.allows_block(t.block)
-        if where.allows(t.block, t.n, parts["blocks"])
+        if where.allows(t.block, t.n, any_block)
     }
     found.tell("condition", (condition, reasons, tuple(sorted(wrong))))
 
@@ -393,16 +396,16 @@ def _blocks_of(condition: Condition) -> dict[str, Any]:
     return {name: getattr(condition, name) for name in ("powers", "least", "most", "only")}
 
 
-def _reason(found: _Found, failures: list[Failure], condition: Condition) -> Failure:
-    """The failure that shows best why a condition is needed."""
+def _reason(
+    found: _Found, failures: list[Failure], condition: Condition, without: Domain
+) -> Failure:
+    """The failure that shows best why a part of a condition is needed, where only that is left."""
     first = min(failures, key=lambda f: (not f.fault, f.case.n, f.case.block))
     subject = next(one for one in found.subjects if one.dtype == first.case.dtype)
     if not condition.full and not condition.lockstep:
-        return _with_unwritten(
-            found, subject, trials.smallest(subject, failures, found.tell, found.where)
-        )
+        first = trials.smallest(subject, failures, found.tell, without)
+        return _with_unwritten(found, subject, first)
     if first.fault:
         return subject.with_line(first)
-    if first.case.n <= trials.MOST_NAMED:
-        first = replace(first, counted=subject.counted(first.case))
+    first = replace(first, counted=subject.counted(first.case))
     return _with_unwritten(found, subject, first)

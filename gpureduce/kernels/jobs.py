@@ -9,7 +9,7 @@ from typing import Any
 import gpureduce
 from gpureduce import _host, emulator
 from gpureduce.core import devices, on_device
-from gpureduce.core.dtypes import convert
+from gpureduce.core.dtypes import convert_for
 from gpureduce.core.plan import Plan
 from gpureduce.core.registry import Strategy
 from gpureduce.core.results import SumResult
@@ -56,7 +56,7 @@ def measure(
     apart: bool,
 ) -> tuple[list[float], int | None, int | None]:  # fmt: skip
     """The times of the launches, in ms; block and grid."""
-    plan = Plan(strategy, convert(array.dtype, dtype), block or 0, grid or 0)
+    plan = Plan(strategy, convert_for(array.dtype, dtype, strategy.pair), block or 0, grid or 0)
     finish = strategy.finishes[0] if strategy.finishes == ("host",) else None
     plan = replace(plan, finish=finish)
     device = devices.choose_device("emulator")

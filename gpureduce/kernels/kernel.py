@@ -32,7 +32,7 @@ from gpureduce.kernels.compiling import Source
 from gpureduce.kernels.conditions import Domain
 from gpureduce.kernels.signature import Signature
 from gpureduce.kernels.source_text import KernelError
-from gpureduce.kernels.types import ACC_TAGS, LOAD_TAGS, TAG_OF_DTYPE, Pair
+from gpureduce.kernels.types import ACC_OF, ACC_TAGS, LOAD_OF, LOAD_TAGS, TAG_OF_DTYPE, Pair
 from gpureduce.kernels.worker import Job, Limits, Loaded
 from gpureduce.lazy_import import load
 
@@ -114,9 +114,15 @@ class Kernel(registry.UserKernel):
         """The text for the compiler."""
         return Source(self.text, self.file, self.folder)
 
+    @property
+    def pair(self) -> tuple[int, int] | None:
+        """The numbers of the types of elements and sums, if it has no type parameters."""
+        own = self.signature.pair
+        return (LOAD_OF[own[0]], ACC_OF[own[1]]) if own else None
+
     def pairs(self, source: np.dtype[Any], wanted: npt.DTypeLike | None) -> list[Pair]:
         """The pairs of element and accumulator types that a sum needs: the elements, block sums."""
-        conversion = dtypes.convert(source, wanted)
+        conversion = dtypes.convert_for(source, wanted, self.pair)
         first = (LOAD_TAGS[conversion.load], ACC_TAGS[conversion.acc])
         own = self.signature.pair
         if own and first != own:
@@ -146,7 +152,7 @@ class Kernel(registry.UserKernel):
             return ("single",)
         own = self.signature.pair
         by_host = (own and own[0] != own[1]) or self.domain.condition.full
-        by_host = by_host or not self.signature.takes_n
+        by_host = by_host or not self.signature.takes_n or self.signature.vector > 1
         return ("host",) if by_host else ("relaunch", "host")
 
     @cached_property
@@ -156,8 +162,8 @@ class Kernel(registry.UserKernel):
         per_thread, named = options.per_block(self.signature.code)
         if elements != "many" and not alone:
             per_thread = int(elements)
-        in_template = self.signature.block
-        return conditions.domain(self.options, per_thread, named, alone, in_template)
+        found = conditions.domain(self.options, per_thread, named, alone, self.signature.block)
+        return replace(found, multiple=self.signature.per_n)
 
     def with_elements(self, count: int) -> Kernel:
         """The same kernel with so many elements for each thread."""
@@ -180,6 +186,7 @@ class Kernel(registry.UserKernel):
         return Loaded(
             self.name, self.file, self.text, self.traits, self.dtypes, self.finishes,
             tuple(str(plain) for plain, _ in made), tuple(str(traced) for _, traced in made),
+            self.pair,
         )  # fmt: skip
 
     def run(self, module: str, function: str, pairs: list[Pair], *arguments: Any,
@@ -222,6 +229,10 @@ class Kernel(registry.UserKernel):
 
     def check_size(self, n: int, block: int | None) -> None:
         """Raises for a number of elements that a kernel without n does not add up."""
+        if n % self.domain.multiple:
+            raise ValueError(
+                f"{self.name} takes vectors of {self.domain.multiple} elements, not {n} elements"
+            )
         part, sizes = (block or 256) * self.domain.per_thread, self.domain.sizes
         if self.signature.takes_n:
             return
@@ -265,8 +276,7 @@ class Kernel(registry.UserKernel):
 
     def _races(self, n: Any, dtype: Any, block: Any, grid: Any, schedules: Any) -> Any:
         dtype = dtypes.named(self.dtypes[0] if dtype is None else dtype)
-        itself = dtype.name in ("int32", "uint32", "float32", "float64")
-        pairs = self.pairs(dtype, dtype if itself else None)
+        pairs = self.pairs(dtype, dtypes.in_itself(dtype, self.pair))
         named = {"n": n, "dtype": dtypes.name_of(dtype), "block": block, "grid": grid}
         return self.run("gpureduce.kernels.jobs", "race", pairs, schedules=schedules, **named)
 
@@ -389,8 +399,8 @@ def kernel(
     if limits is not None and not isinstance(limits, Limits):
         raise TypeError(f"limits must be gpureduce.Limits(seconds=...), not {shown(limits)}")
     signature.check_text(text)
-    text = programs.device_code(text, folder)
-    found = signature.read(text, name)
+    program, text = text, programs.device_code(text, folder)
+    found = signature.read(text, name, program)
     given: dict[str, object] = {
         "elements": elements, "shared": shared, "finishes": finishes, "scratch": scratch,
         "alone": alone, "blocks": blocks, "sizes": sizes,

@@ -36,6 +36,8 @@ class _Kernel(Protocol):
     def dtypes(self) -> tuple[str, ...]: ...
     @property
     def finishes(self) -> tuple[str, ...]: ...
+    @property
+    def pair(self) -> tuple[int, int] | None: ...
     def pairs(self, source: np.dtype[Any], wanted: Any) -> Sequence[Pair]: ...
 
 
@@ -58,7 +60,7 @@ def strategy(kernel: _Kernel, device: Device, pairs: Sequence[Pair]) -> registry
         if key not in _known:
             index = module.add_kernel(kernel.name, kernel.traits, ())
             added = (kernel.name, kernel.dtypes, kernel.finishes, index, kernel.traits)
-            _known[key] = registry.added(*added), set()
+            _known[key] = registry.added(*added, kernel.pair), set()
         row, loaded = _known[key]
         for load, acc in pairs:
             if (load, acc) not in loaded:

@@ -109,7 +109,8 @@ def _guessed(signature: Signature) -> dict[str, str]:
     code = _without_bounds(re.sub(flat, "0", signature.code))
     cast = r"(?:\w+\s*\(\s*|\(\s*\w+\s*\)\s*)?"
     stride = rf"gridDim\s*\.\s*x[\s)]*\*|(?:[*/]|\+=)\s*{cast}gridDim|this_grid\s*\("
-    threads = str(per_block(code)[0])
+    each = per_block(code)[0] * signature.vector
+    threads = str(each if each in PER_THREAD else signature.vector)
     strides = re.findall(r"\b(\w{1,40})\s{0,9}=[^=;]{0,200}\bgridDim\b", code)
     named = "|".join(map(re.escape, dict.fromkeys(strides)))
     by_name = named and re.search(rf"\+=[^;]{{0,200}}\b(?:{named})\b", code)

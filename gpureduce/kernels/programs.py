@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from gpureduce.kernels.macros import with_specifiers
 from gpureduce.kernels.source_text import (
     DIRECTIVE,
     Block,
@@ -36,25 +37,6 @@ def _is_program(code: str) -> bool:
 
 
 _DEVICE = re.compile(r"\b(?:__global__|__device__|__shared__|__constant__|constexpr)\b")
-_MACRO = re.compile(
-    r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+([\w \t\"]*\b__(?:global|device|shared)__\b[\w \t\"]*)$",
-    re.M,
-)
-
-
-def _with_specifiers(text: str) -> str:
-    """The text with macros that stand for ``__global__``, ``__device__`` and ``__shared__``."""
-    code = without_comments(text)
-    known = {m[1]: text[m.start(2) : m.end(2)] for m in reversed([*_MACRO.finditer(code)])}
-    if not known:
-        return text
-    parts, at = [], 0
-    for found in re.finditer(rf"\b(?:{'|'.join(known)})\b", without_directives(code)):
-        parts += [text[at : found.start()], known[found[0]]]
-        at = found.end()
-    return "".join([*parts, text[at:]])
-
-
 _CLASS = re.compile(r"\b(?:struct|class|union)\s+(?:\w+\s+)*?(\w+)\s*(?:final\s*)?(?::[^:]|$)")
 _NEEDED = re.compile(
     r"\s*(?:using|typedef|template|extern|enum|struct|class|union|static_assert)\b|.*\bconst\b",
@@ -100,7 +82,7 @@ def device_code(text: str, folder: str | None = None) -> str:
 
     `folder` has the program's own headers. Those that are not there are left out, too.
     """
-    text = _with_specifiers(text)
+    text = with_specifiers(text)
     code = without_comments(text)
     if _is_program(code):
         parts, at = [], 0

@@ -43,6 +43,7 @@ def replay(
     name = made.signature.named("in") or "in"
     return build(
         made.name, n, elements, threads, blocks, schedule, values, runs, name, texts,
+        made.pair,
     )  # fmt: skip
 
 
@@ -75,7 +76,7 @@ def failing(made: Kernel, verdict: Verdict) -> Replay:
 def _numbers(made: Kernel, case: trials.Case) -> Array:
     """The elements of a case."""
     dtype = dtypes.named(case.dtype)
-    conversion = dtypes.convert(dtype, None if dtype.itemsize < 4 else dtype)
+    conversion = dtypes.convert_for(dtype, dtypes.in_itself(dtype, made.pair), made.pair)
     finish = registry.finish_number(None)
     strategy = registry.STRATEGIES["sequential"]  # any: only types matter here
     of = trials.Subject(strategy, case.dtype, conversion.load, conversion.acc, finish, made.text)

@@ -10,14 +10,17 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from gpureduce.kernels.macros import expanded
 from gpureduce.kernels.source_text import (
     Block,
     KernelError,
     NotASum,
     aliases,
     closing,
+    constants,
     functions,
     line_at,
+    number,
     own_code,
     split,
     without_comments,
@@ -44,18 +47,19 @@ _LOADS = {
 _ACCS = {"f32": "float", "f64": "double", "u32": "int|int32_t|" + _LOADS["u32"],
          "u64": _LOADS["u64"]}  # fmt: skip
 MOST_LETTERS = 1 << 20  # of a text
+_INTEGERS = ("i8", "u8", "i16", "u16", "i32", "u32")
 PAIRS = {
-    "u64": ("i8", "u8", "i16", "u16", "i32", "u32", "u64"),
-    "u32": ("u32",),
-    "f32": ("f16", "bf16", "f32"),
-    "f64": ("f32", "f64"),
+    "u64": (*_INTEGERS, "u64"),
+    "u32": ("i8", "u8", "i16", "u16", "u32"),
+    "f32": (*_INTEGERS, "f16", "bf16", "f32"),
+    "f64": (*_INTEGERS, "f32", "f64"),
 }
 ROLES = ("in", "out", "n", "work", "ticket")  # in the order of our own kernels' parameters
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter: its type, its name, and its role (one of ROLES)."""
+    """A parameter: its type, its name, and its role: one of ROLES, ``"block"`` or ``"grid"``."""
 
     type: str
     name: str
@@ -66,9 +70,12 @@ class Parameter:
 class Signature:
     """The head of a kernel.
 
-    `template` has what each parameter of its template is: ``"In"``, ``"Acc"``, ``"block"``, or
-    ``"flag"``. `parameters` stand as in the text. `pair` are the element and accumulator types of a
-    kernel without type parameters. `code` is the kernel with the functions that it calls.
+    `template` has what each parameter of its template is: ``"In"``, ``"Acc"``, ``"block"``,
+    ``"flag"``, or a number. `constants` are the names of these numbers with their values.
+    `parameters` stand as in the text. `pair` are the element and accumulator types of a kernel
+    without type parameters. `vector` is the number of elements at each of its indexes: 4 for
+    ``float4``, and `per_n` how many of them n counts as one. `code` is the kernel with the
+    functions that it calls, with macros expanded.
     """
 
     name: str
@@ -79,6 +86,9 @@ class Signature:
     scope: str = ""  # the namespaces around it, as in "mine::"
     code: str = field(default="", repr=False)
     sums: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # other names of `out`
+    constants: tuple[tuple[str, int], ...] = ()
+    vector: int = 1
+    per_n: int = 1
 
     @property
     def types(self) -> int:
@@ -106,7 +116,8 @@ class Signature:
     @property
     def is_usual(self) -> bool:
         """Whether the parameters are those of our own kernels, in their order."""
-        return tuple(one.role for one in self.parameters) == ROLES[: len(self.parameters)]
+        same = tuple(one.role for one in self.parameters) == ROLES[: len(self.parameters)]
+        return same and not self.constants and self.vector == 1
 
     @property
     def takes_n(self) -> bool:
@@ -138,37 +149,98 @@ def _parameter(text: str) -> Parameter:
     return Parameter(" ".join(kind.split()), name)
 
 
-def _template(code: str, start: int, name: str) -> tuple[list[str], list[str]]:
-    """The kinds and the names of the template's parameters."""
+def _template(code: str, start: int, name: str) -> tuple[list[str], list[str], list[str]]:
+    """The kinds, the names and the default values of the template's parameters."""
     before = re.sub(r"(?:(?:extern|static|inline|__inline__)\s*)+$", "", code[:start])
     found = _TEMPLATE.search(before)
     kinds: list[str] = []
     names: list[str] = []
+    values: list[str] = []
     for part in split(found[1]) if found else ():
-        declared = part.partition("=")[0].split()
-        kind = (
+        head, _, value = part.partition("=")
+        declared = head.split()
+        kinds.append(
             "type" if declared[0] in ("typename", "class") else
             "flag" if declared[0] == "bool" else
-            "block" if _INTEGER.fullmatch(" ".join(declared[:-1])) else ""
+            "integer" if _INTEGER.fullmatch(" ".join(declared[:-1])) else ""
         )  # fmt: skip
-        kinds.append(kind)
         names.append(declared[-1])
-    if kinds.count("type") > 2 or kinds.count("block") > 1 or "" in kinds:
+        values.append(value.strip())
+    if kinds.count("type") > 2 or "" in kinds:
         raise KernelError(
             f"the template of {name} has parameters that gpureduce does not know: it takes "
-            "typename In and typename Acc (or one type for both), and then the block size, as in "
-            "template <typename In, typename Acc, unsigned block>"
+            "typename In and typename Acc (or one type for both), the block size, and other "
+            "numbers, as in template <typename In, typename Acc, unsigned block>"
         )
     types = iter(("In", "Acc") if kinds.count("type") == 2 else ("Acc",))
-    return [next(types) if kind == "type" else kind for kind in kinds], names
+    return [next(types) if kind == "type" else kind for kind in kinds], names, values
+
+
+_BLOCK = r"(?i)\w*(?:block|threads|cta)\w*|nt|bs|tpb|bdim|ntid"  # names of the block size
+_SIZE = r"(?i)n|num_?elem\w*|size|len\w*|count|array_?size"
+_NO_BLOCK = r"(?i)\w*(?:items|per_?thread|coars|unroll|vec|factor|elem|loads)\w*"
+
+
+def _numbers(
+    kernel: str, kinds: list[str], names: list[str], values: list[str], code: str, launches: str
+) -> tuple[tuple[str, int], ...]:
+    """The values of a template's numbers, and "block" in `kinds` for the one that is the block.
+
+    A value stands in a launch, or is the default. Otherwise tiles have 32 lanes, and threads 4
+    elements.
+    """
+    integers = [i for i, kind in enumerate(kinds) if kind == "integer"]
+    tiles = [i for i in integers if re.search(
+        rf"\b(?:tiled_partition|thread_block_tile)\s*<\s*{names[i]}\b", code)]  # fmt: skip
+    sizes = [i for i in integers if re.fullmatch(_SIZE, names[i])
+             and not re.search(rf"__shared__[^;]{{1,99}}\[\s*{names[i]}\b", code)]  # fmt: skip
+    others = [i for i in integers if i not in tiles and not re.fullmatch(_NO_BLOCK, names[i])]
+    others = [i for i in others if i not in sizes]
+    others.sort(key=lambda i: not re.fullmatch(_BLOCK, names[i]))
+    found = []
+    known = constants(code)
+    launched = re.findall(rf"\b{kernel}\s*<([^;<>]{{1,200}})>\s*(?:<<<|\()", launches)
+    for i in integers:
+        if i in others[:1]:
+            kinds[i] = "block"
+            continue
+        given = [split(one)[i : i + 1] for one in launched]
+        usual = "32" if i in tiles else "" if i in (*others, *sizes) else "4"
+        texts = [*(one[0] for one in given if one), values[i], usual]
+        numbers = [number(text.strip(), known) for text in texts]
+        value = next((one for one in numbers if one is not None), None)
+        if value is None:
+            raise KernelError(
+                f"the template of {kernel} has the number {names[i]}, whose value stands nowhere: "
+                f"give it a default, as in template <int {names[i]} = 4>"
+            )
+        kinds[i] = str(value)
+        found.append((names[i], value))
+    return tuple(found)
+
+
+_VECTOR = re.compile(
+    r"(float|double|int|uint|u?char|u?short|u?longlong|half|__half|__nv_bfloat16)([24])"
+)
+_OF_VECTORS = {"uint": "unsigned", "uchar": "unsigned char", "char": "signed char",
+               "ushort": "unsigned short", "longlong": "long long",
+               "ulonglong": "unsigned long long"}  # fmt: skip
+
+
+def _plain(kind: str, others: Mapping[str, str]) -> tuple[str, int]:
+    """The type of elements without qualifiers and aliases, and how many a vector of them has."""
+    plain = " ".join(re.sub(r"\b(const|volatile)\b|\*", " ", kind).split())
+    for _ in range(3):  # an alias of an alias
+        plain = others.get(plain, plain)
+    if found := _VECTOR.fullmatch(plain):
+        return _OF_VECTORS.get(found[1], found[1]), int(found[2])
+    return plain, 1
 
 
 def _type_of(
     kind: str, known: dict[str, str], name: str, what: str, others: Mapping[str, str]
 ) -> str:
-    plain = " ".join(re.sub(r"\b(const|volatile)\b|\*", " ", kind).split())
-    for _ in range(3):  # an alias of an alias
-        plain = others.get(plain, plain)
+    plain, _ = _plain(kind, others)
     for tag, words in known.items():
         if plain in words.split("|"):
             return tag
@@ -179,6 +251,14 @@ def _type_of(
     )
 
 
+def _per_n(n: str, vector: int, code: str) -> int:
+    """How many elements n counts as one: those of a vector, unless the code divides n by them."""
+    shift, near = vector.bit_length() - 1, r"[^;{}]{0,60}"
+    divides = rf"\b{n}\s*(?:/\s*\(?\s*{vector}\b|>>=?\s*{shift}\b)"
+    times = rf"(?:\b{vector}\s*\*|\*\s*{vector}\b|<<\s*{shift}\b){near}<=?\s*{n}\b"
+    return 1 if re.search(f"{divides}|{times}", code) else vector
+
+
 def _pair(name: str, elements: str, sums: str, others: Mapping[str, str]) -> tuple[str, str]:
     """The element and accumulator types of a kernel without type parameters."""
     load = _type_of(elements, _LOADS, name, "elements", others)
@@ -187,8 +267,8 @@ def _pair(name: str, elements: str, sums: str, others: Mapping[str, str]) -> tup
     if load not in PAIRS[acc]:
         raise KernelError(
             f"{name} adds up {elements} in {sums}, which is no accumulator for "
-            "such elements: integers are added up in 64 bits, or 32-bit ones in 32; floats in "
-            "float or double"
+            "such elements: integers of 64 bits are added up in 64 bits, smaller ones in 32 bits "
+            "or more, in float or in double; floats in float or double"
         )
     return load, acc
 
@@ -216,9 +296,12 @@ def check_text(text: str) -> None:
         raise KernelError(f"the text has {text[error.start]!r}, which UTF-8 cannot hold") from None
 
 
-def read(text: str, name: str | None = None) -> Signature:
-    """The head of the kernel with this name, or of the only kernel in the text."""
-    code = without_comments(text)
+def read(text: str, name: str | None = None, program: str = "") -> Signature:
+    """The head of the kernel with this name, or of the only kernel in the text.
+
+    `program` is the text with its functions of the host, which may launch the kernel.
+    """
+    code = expanded(without_comments(text))
     kernels = heads(code)
     names = [head[1] for head in kernels]
     if not kernels:
@@ -236,7 +319,11 @@ def read(text: str, name: str | None = None) -> Signature:
             f"there are {len(same)} kernels named {head[1]} in the text: give each its own name"
         )
     end = closing(code, head.end() - 1)
-    template, template_names = _template(code, head.start(), head[1])
+    template, template_names, values = _template(code, head.start(), head[1])
+    own = own_code(code, head[1])
+    launches = without_comments(program or text)
+    numbers = _numbers(head[1], template, template_names, values, own, launches)
+    own += "".join(f"\nconstexpr int {constant} = {value};" for constant, value in numbers)
     generic = {n for n, kind in zip(template_names, template, strict=True) if kind in ("In", "Acc")}
     given = [_parameter(" ".join(part.split())) for part in split(code[head.end() : end])]
     brace = code.find("{", end)
@@ -251,13 +338,17 @@ def read(text: str, name: str | None = None) -> Signature:
     scope = "".join(scopes)
     line = line_at(code, head.start())
     out = next(one.name for one in parameters if one.role == "out")
+    for parameter in parameters:
+        if parameter.role in ("block", "grid"):
+            own = re.sub(rf"\b{parameter.name}\b", f"{parameter.role}Dim.x", own)
     sums = tuple(_names_of(out, body, code))[1:]
-    own = own_code(code, head[1])
-    found = Signature(head[1], line, tuple(template), parameters, None, scope, own, sums)
+    found = Signature(head[1], line, tuple(template), parameters, None, scope, own, sums, numbers)
     if found.types:
         return found
     pair = _pair(head[1], found.type_of("in"), found.type_of("out"), aliases(code))
-    return replace(found, pair=pair)
+    vector = _plain(found.type_of("in"), aliases(code))[1]
+    per_n = _per_n(found.named("n"), vector, own) if vector > 1 and found.takes_n else 1
+    return replace(found, pair=pair, vector=vector, per_n=per_n)
 
 
 # --- what each parameter is for ------------------------------------------------------------------
@@ -329,7 +420,12 @@ def _with_roles(
 ) -> tuple[Parameter, ...]:
     """The parameters with their roles, which type, ``const`` and use tell."""
     roles: dict[int, str] = {}
-    counts = [i for i, one in enumerate(given) if _INTEGER.fullmatch(one.type)]
+    integers = [i for i, one in enumerate(given) if _INTEGER.fullmatch(one.type)]
+    for i in integers:
+        for role in _LAUNCH:
+            if _is_launch(given[i].name, role, body):
+                roles[i] = role
+    counts = [i for i in integers if i not in roles]
     named = [i for i in counts if re.fullmatch(r"(?i)n|num\w*|n_?elem\w*|size|len\w*|count|N\w*",
                                                given[i].name)]  # fmt: skip
     for i in (named or counts)[:1]:
@@ -367,10 +463,23 @@ def _with_roles(
         if i not in roles:
             raise KernelError(
                 f"{kernel} has the parameter '{_short(one)}', and gpureduce has nothing "
-                "for it: it passes the elements, the sums, the number of elements, scratch memory "
-                "and a ticket"
+                "for it: it passes the elements, the sums, the number of elements, the size and "
+                "the number of blocks, scratch memory and a ticket"
             )
     return tuple(Parameter(one.type, one.name, roles[i]) for i, one in enumerate(given))
+
+
+_LAUNCH = {
+    "block": r"(?i)block_?(?:size|dim|width)(?:_?x)?|(?:n|num)?_?threads?(?:_?per_?block)?|tpb|bs",
+    "grid": r"(?i)(?:n|num)_?blocks|grid_?(?:size|dim)(?:_?x)?",
+}
+
+
+def _is_launch(name: str, role: str, body: str) -> bool:
+    """Whether a number is that of the threads of a block, or of the blocks, by its name and use."""
+    stride = re.search(rf"\+=\s*{name}\b", body)  # perhaps the threads of all blocks
+    per_block = re.search(rf"\bblockIdx\s*\.\s*x\s*\*\s*{name}\b", body)
+    return bool(re.fullmatch(_LAUNCH[role], name) and (per_block or not stride))
 
 
 def _short(one: Parameter) -> str:

@@ -144,8 +144,8 @@ def closing(code: str, start: int) -> int:
     return len(code)
 
 
-def split(text: str, at: str = ",") -> list[str]:
-    """The parts between separators that are in no brackets."""
+def split(text: str, at: str = ",", empty: bool = False) -> list[str]:
+    """The parts between separators that are in no brackets; with empty ones only if `empty`."""
     parts, depth, angles = [""], 0, 0
     for letter in text:
         depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(letter, 0)
@@ -155,7 +155,7 @@ def split(text: str, at: str = ",") -> list[str]:
             parts.append("")
         else:
             parts[-1] += letter
-    return [part for part in parts if part.strip()]
+    return [part for part in parts if empty or part.strip()]
 
 
 _CONSTANT = re.compile(

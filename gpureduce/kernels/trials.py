@@ -39,7 +39,8 @@ _AGAIN = (
     "ticket, or the marks of its block sums, as it finds them: 0"
 )
 _MOST_S = 0.5  # a larger case is left out if it would take longer
-_DIGIT = 8  # of a number whose digits count elements: how often each was added
+# Of numbers whose digits count how often elements were added: bases, each for n up to a limit.
+_BASES = ((8, MOST_NAMED), (1024, 256))
 
 
 @dataclass(frozen=True)
@@ -237,34 +238,49 @@ class Subject:
         return str(total - 2**bits if signed else total)
 
     def counted(self, case: Case) -> tuple[tuple[int, int], ...]:
-        """The elements that are not added exactly once, with how often they are.
+        """The elements that are not added exactly once, with how often they are."""
+        ones = self._sum_of(np.ones(case.n, self._elements), case)
+        if self._sum_of(np.zeros(case.n, self._elements), case) != 0:
+            return ()  # the elements are not all that it adds
+        if ones and ones != case.n and ones % case.n == 0:
+            times = ones // case.n
+            small = np.arange(case.n) % 5
+            if self._sum_of(small.astype(self._elements), case) == times * int(small.sum()):
+                return tuple((i, times) for i in range(case.n))
+        for base, most in _BASES if case.n <= MOST_NAMED else ():
+            found = self._by_digits(case, base) if case.n <= most else []
+            if found and self._explains(found, case):
+                return tuple(found)
+        return ()
 
-        Several elements are counted by one sum: the k-th of them is 8**k, so the sum's digits tell
-        how often each was added.
+    def _by_digits(self, case: Case, base: int) -> list[tuple[int, int]]:
+        """The elements that are not added exactly once, if all are added less than `base` times.
+
+        Several elements are counted by one sum: the k-th of them is a power of `base`, so the sum's
+        digits tell how often each was added.
         """
         digits = 7 if self.acc != _host.ACC_F64 else 15
+        digits = digits * 3 // (base.bit_length() - 1)
         kind, size = self._elements.kind, self._elements.itemsize
         if kind in "biu":
             most = {"b": 1, "i": 2 ** (8 * size - 1) - 1, "u": 2 ** (8 * size) - 1}[kind]
         else:
             most = 65504 if self.dtype == "float16" else 2**63
-        while digits > 1 and _DIGIT ** (digits - 1) > most:
+        while digits > 1 and base ** (digits - 1) > most:
             digits -= 1
-        if self._sum_of(np.zeros(case.n, self._elements), case) != 0:
-            return ()  # the elements are not all that it adds
         found = []
         for first in range(0, case.n, digits):
             array = np.zeros(case.n, self._elements)
             part = array[first : first + digits]
-            part[:] = [_DIGIT**k for k in range(part.size)]
+            part[:] = [base**k for k in range(part.size)]
             rest = self._sum_of(array, case)
             if rest is None:
-                return ()
+                return []
             for k in range(part.size):
-                rest, times = divmod(rest, _DIGIT)
+                rest, times = divmod(rest, base)
                 if times != 1:
                     found.append((first + k, times))
-        return tuple(found) if self._explains(found, case) else ()
+        return found
 
     def _sum_of(self, array: np.ndarray[Any, Any], case: Case) -> int | None:
         """The kernel's sum; None for a fault, and for one that is not finite."""
@@ -344,7 +360,7 @@ def _usual(subject: Subject, where: Domain, seed: int) -> Iterator[Case]:
     random = np.random.Generator(np.random.PCG64(seed))
     for n in random.integers(2, 20000, _DRAWN).tolist():
         yield Case(n, BLOCKS[n % len(BLOCKS)], 0, f"random {n}", "different", dtype)
-    if subject.is_float:
+    if subject.is_float and "float" in dtype:
         for numbers in ("nan", "cancellation"):
             for block, n in ((32, 97), (96, 1009), (256, 4099), (128, 4096), (64, 1024)):
                 for order in ("forward", "random 1"):
@@ -353,17 +369,28 @@ def _usual(subject: Subject, where: Domain, seed: int) -> Iterator[Case]:
 
 def cases(subject: Subject, seed: int = 0, where: Domain = _ANYWHERE) -> Iterator[Case]:
     """All cases of a domain, the small ones first; the last sizes are drawn by the seed."""
-    return (case for case in _usual(subject, where, seed) if where.allows(case.block, case.n))
+    return _allowed(_usual(subject, where, seed), where)
+
+
+def _allowed(which: Iterable[Case], where: Domain) -> Iterator[Case]:
+    """Cases with sizes of whole vectors, each once, where the domain allows them."""
+    if where.multiple > 1:
+        whole = (dataclasses.replace(case, n=where.rounded(case.n)) for case in which)
+        which = dict.fromkeys(whole)
+    return (case for case in which if where.allows(case.block, case.n))
 
 
 def in_lockstep(subject: Subject, where: Domain) -> Iterator[Case]:
     """Cases in which the lanes of a warp run in lockstep."""
+    return _allowed(_in_lockstep(subject, where), where)
+
+
+def _in_lockstep(subject: Subject, where: Domain) -> Iterator[Case]:
     for block in tried_blocks(where):
         part = block * where.per_thread
         for n in (1, block - 1, part, part + 1, 2 * part, 3 * part + block // 2 + 1, *_large(part)):
             for order in ("lockstep", "lockstep 1"):
-                if where.allows(block, n):
-                    yield Case(n, block, 0, order, "different", subject.dtype)
+                yield Case(n, block, 0, order, "different", subject.dtype)
 
 
 def drawn(subject: Subject, where: Domain, count: int, seed: int) -> Iterator[Case]:
@@ -376,7 +403,7 @@ def drawn(subject: Subject, where: Domain, count: int, seed: int) -> Iterator[Ca
         n = int(np.exp(random.uniform(0, np.log(20000))))
         if where.condition.full:
             n = part if where.alone else -(-n // part) * part
-        n = int(random.choice(where.sizes)) if where.sizes else n
+        n = int(random.choice(where.sizes)) if where.sizes else where.rounded(n)
         order = f"lockstep {i % 2}" if where.condition.lockstep else f"random {i}"
         order = "reverse" if order.startswith("random") and i % 5 == 0 else order
         yield Case(n, block, 0, order, "different", subject.dtype)
@@ -444,6 +471,6 @@ def _shrunk(
     first_of({"block": block} for block in BLOCKS if block < best.case.block)
     if best.fault:
         return subject.with_line(best)
-    if best.case.numbers != "different" or best.case.n > MOST_NAMED:
+    if best.case.numbers != "different":
         return best
     return dataclasses.replace(best, counted=subject.counted(best.case))

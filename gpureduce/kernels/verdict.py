@@ -11,7 +11,7 @@ from typing import Any
 
 from gpureduce.emulator.race import ATOMIC, ONE_WRITER
 from gpureduce.emulator.races import Races
-from gpureduce.kernels import condition_text, verdict_html
+from gpureduce.kernels import advice, condition_text, verdict_html
 from gpureduce.kernels.check_on_card import CardResult
 from gpureduce.kernels.conditions import Condition, Domain
 from gpureduce.kernels.ladder import Comparison
@@ -130,7 +130,7 @@ class Verdict:
             f"does not compile since CUDA 9: {self.obsolete}; with that " if self.obsolete else ""
         )
         if self.condition is not None:
-            where = self.condition.sentence(self.domain.per_thread, self.domain.alone)
+            where = self.condition.sentence(self.domain, self.takes_n)
             return f"{self.name}: {then}right {where}"
         found = [] if self.right else ["wrong"]
         if any(failure.ended for failure in self.failures):
@@ -139,7 +139,7 @@ class Verdict:
             found.append("it races")
         if self.races and self.races.barriers:
             found.append("part of a block misses a barrier")
-        where = self.domain.condition.sentence(self.domain.per_thread, self.domain.alone)
+        where = self.domain.condition.sentence(self.domain, self.takes_n)
         well = "it is right" if self.obsolete else "nothing wrong found"
         fault = next((f.fault for f in self.failures if f.fault.startswith("line ")), "")
         if found and fault:
@@ -149,11 +149,13 @@ class Verdict:
         return f"{self.name}: {then}{said}{self._cause()}"
 
     def _cause(self) -> str:
-        """The line of a race that no barrier mends, and what mends it."""
+        """The line of a race that no barrier mends, or of a split barrier, and what mends it."""
         for race in self.races.races if self.races else ():
             if race.missing in (ATOMIC, ONE_WRITER):
                 return f": line {race.sides[1].place.line}: {race.remedy}"
-        return ""
+        barriers = self.races.barriers if self.races else ()
+        said = [advice.of_barrier(self.code, barrier) for barrier in barriers]
+        return next((f": {one}" for one in said if one), "")
 
     def sums(self) -> str:
         """Part 1: right or wrong."""
@@ -185,7 +187,7 @@ class Verdict:
     def _all_right(self) -> str:
         said = [f"All {self.tried} sums came out right ({', '.join(self.dtypes)})."]
         if self.takes_n and self.domain.condition != _NONE:
-            where = self.domain.condition.sentence(self.domain.per_thread, self.domain.alone)
+            where = self.domain.condition.sentence(self.domain, self.takes_n)
             said += [f"It was tried only {where}."] if where else []
         said += self._fixed()
         return "\n".join(map(_wrapped, [*said, *self._remarks()]))
@@ -195,9 +197,12 @@ class Verdict:
         sizes, per_thread = ", ".join(map(str, self.domain.sizes)), self.domain.per_thread
         if sizes:
             return [f"It was tried with n = {sizes} alone."]
-        each = f"{per_thread} element{'s' * (per_thread > 1)} per thread"
-        said = f"It takes no n, and was tried where n fills its blocks, with {each}."
-        return [] if self.takes_n else [said]
+        if not self.takes_n:
+            each = f"{per_thread} element{'s' * (per_thread > 1)}"
+            return [f"It takes no n, and was tried with {each} for each thread."]
+        multiple = self.domain.multiple
+        said = f"Its n counts vectors: it was tried with multiples of {multiple} elements."
+        return [said] if multiple > 1 else []
 
     def _remarks(self) -> list[str]:
         return [f"{remark[0].upper()}{remark[1:]}." for remark in self.remarks]
@@ -207,13 +212,21 @@ class Verdict:
         if self.condition is not None and not every:
             return ""
         if self.races is not None:
-            return str(self.races)
+            return "\n\n".join([str(self.races), *map(_wrapped, self._advice())])
         if not self.looked and self.right:
             return "Not looked for: each access is recorded, and these sizes are too large."
         if not self.looked:
             return "Not looked for, since the kernel did not get that far."
         blocks = sorted({block for _, block, _ in self.looked})
         return f"No race and no split barrier, for blocks of {', '.join(map(str, blocks))}."
+
+    def _advice(self) -> list[str]:
+        """What mends the barriers and races that were found, each once."""
+        if self.races is None:
+            return []
+        said = [advice.of_barrier(self.code, barrier) for barrier in self.races.barriers]
+        said += [advice.of_race(self.code, race) for race in self.races.races]
+        return [f"{one[0].upper()}{one[1:]}." for one in dict.fromkeys(said) if one]
 
     def counts(self) -> str:
         """Part 3: the counts beside the nearest rung's, and the place on the ladder."""

@@ -98,6 +98,7 @@ class Loaded:
     finishes: tuple[str, ...]
     plain: tuple[str, ...]
     traced: tuple[str, ...]
+    pair: tuple[int, int] | None
     on_card: ClassVar[bool] = False
 
     @property
@@ -113,7 +114,7 @@ class Loaded:
         if index != _emulator_traced.add_kernel(self.name, self.traits, self.traced):
             raise RuntimeError("the two builds of the emulator number their strategies differently")
         sources.add(self.file, self.text)
-        return registry.added(self.name, self.dtypes, self.finishes, index, self.traits)
+        return registry.added(self.name, self.dtypes, self.finishes, index, self.traits, self.pair)
 
 
 class Runnable(Protocol):

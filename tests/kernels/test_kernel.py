@@ -164,10 +164,6 @@ def test_static_shared_memory_is_shared_memory():
         ("__global__ void f(const Foo *in, Foo *out, size_t n) {}", "elements of type Foo"),
         (TREE + TREE.replace("my_rung", "two"), "name one of my_rung, two"),
         (plain("f<<<1, 2>>>(in, out, n);"), "line 2 has a launch"),
-        (
-            "#define S __shared__ float s[32]\n" + plain("S; out[0] = 1;"),
-            "line 1 has __shared__ in",
-        ),
         (plain("__shared__ int a = 0; out[0] = a;"), "line 2 gives a __shared__ variable a value"),
         (plain("extern __shared__ float s; out[0] = s;"), "line 2: extern __shared__ memory is"),
         ("__global__ void f(const float *in, float *out, size_t n) {}", "does not show whether f"),

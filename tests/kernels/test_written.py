@@ -27,7 +27,8 @@ CONDITIONAL = {
     "all_unrolled": ("powers_of_two at_least_64 at_most_512 full_blocks lockstep",
                      ["__syncwarp()"]),
     "class_of_shared": ("powers_of_two at_most_512", ["at 1024, element 512 was left out"]),
-    "coarse": ("256 full_blocks", ["(8 elements per thread)", "Take blockDim.x in place of"]),
+    "coarse": ("256 full_blocks", ["where every thread has 8 elements",
+                                  "Take blockDim.x in place of the constant to lift this"]),
     "decayed": ("powers_of_two at_least_64 at_most_256 lockstep",
                 ["line 11: thread 256 writes sdata[256]; sdata has 256 elements"]),
     "defined_block": ("at_most_256", ["line 9: thread 256 writes cell[256]; cell has 256 elements",
@@ -45,7 +46,8 @@ CONDITIONAL = {
     "fixed_array": ("powers_of_two at_least_64 at_most_128 full_blocks lockstep", ["cell[128]"]),
     "in_place": ("powers_of_two full_blocks", ["reads values[96]; values has 96 elements"]),
     "lab_no_bounds": ("powers_of_two at_least_64 full_blocks lockstep",
-                      ["(2 elements per thread)", "`volatile` orders nothing between lanes"]),
+                      ["where every thread has 2 elements",
+                       "`volatile` orders nothing between lanes"]),
     "lecture_tree": ("powers_of_two", ["Wrong for 96, 160", "48, 24, 12, 6, 3, 1",
                                        "the step from 3 to 1 leaves out an element",
                                        "tid + stride < blockDim.x, to lift this"]),
@@ -56,7 +58,8 @@ CONDITIONAL = {
     "least128": ("powers_of_two at_least_128", []),
     "macros_many": ("at_most_256", []),
     "never_ends": ("powers_of_two", ["at 96, it ended its process by signal 8", "end it by <"]),
-    "one_block_in_place": ("powers_of_two full_blocks", ["where n fills its one block"]),
+    "one_block_in_place": ("powers_of_two full_blocks",
+                           ["every thread of its one block has 2 elements"]),
     "one_block_shared": ("1024 full_blocks", ["for blocks of 1024 threads"]),
     "out_first": ("powers_of_two full_blocks", ["thread 4 reads values[4]; values has 1 element"]),
     "overrun_static": ("at_most_64", ["line 7: thread 64 writes part[64]; part has 64 elements"]),
@@ -75,13 +78,38 @@ CONDITIONAL = {
     "no_zero_pad": ("powers_of_two full_blocks", ["Store 0 where there is no element"]),
     "two_steps_in_a_line": ("powers_of_two lockstep", ["elements 48 to 63 were added twice"]),
     "templated_block": ("powers_of_two at_most_512 full_blocks lockstep", ["from[32]"]),
-    "two_loads": ("powers_of_two full_blocks", ["(2 elements per thread)"]),
+    "two_loads": ("powers_of_two full_blocks", ["where every thread has 2 elements"]),
+    "macro_head": ("powers_of_two", ["48, 24, 12, 6, 3, 1"]),
+    "macro_step": ("256", ["line 14: thread 256 writes cache[256]",
+                           "Take blockDim.x in place of the constant and make cache larger"]),
+    "opencl": ("powers_of_two", ["48, 24, 12, 6, 3, 1"]),
+    "vectors_by_n": ("powers_of_two full_blocks", ["(4 elements per thread)",
+                                                   "48, 24, 12, 6, 3, 1"]),
+    "int4_tree": ("powers_of_two", ["tried with multiples of 4 elements", "3 to 1 leaves out"]),
+    "coalesced_wrong": ("full_blocks", ["as for n = 7", "elements 2, 5 to 6 were left out"]),
+    "block_size_param": ("powers_of_two", ["48, 24, 12, 6, 3, 1"]),
+    "nthreads_param": ("powers_of_two", ["48, 24, 12, 6, 3, 1"]),
+    "bytes_uint": ("powers_of_two at_most_256", ["Wrong for 320, 416, 512, ...: at 512",
+                                                 "Wrong for 96, 160, 192, ...: at 96 the steps"]),
+    "bytes_float": ("powers_of_two", []),
+    "warp_tail": ("powers_of_two at_least_64", [
+        "Wrong for 32: at 32, line 14: thread 0 reads s[32]; s has 32 elements",
+        "Wrong for 96, 160, 192, ...: at 96, element 24 was added twice. Add only where"]),
+    "pairs_of_warps": ("powers_of_two at_least_64", [
+        "Wrong for 96, 160, 224, ...: at 96, element 64 was left out. Add elements that have no "
+        "partner, too"]),
+    "grid_of_groups": ("powers_of_two", ["48, 24, 12, 6, 3, 1"]),
+    "two_causes": ("powers_of_two at_most_512", [
+        "A larger array and steps for more than 512 threads lift this",
+        "at 96, element 64 was left out"]),
 }  # fmt: skip
 RIGHT = (
     "adding_operator agg_activemask aligned_struct arch700 conversion_outside "
     "counter_among_others function_pointer file_scope flat2d guide_fence last_block_sample "
     "launch_bounds same_value sdk_multiblock_cg star_plus swap_loop twice_shared typedef_real "
-    "visual_studio void_global warp_atomic whole_program"
+    "visual_studio void_global warp_atomic whole_program coalesced coalesced_reduce items_template "
+    "half_sum number_in_template shorts_int tile_template two_ints_template vectors_of_4 "
+    "uchar4_sum vectors_and_tail"
 ).split()
 WRONG = {
     "half_warp_branch": ["2 wait in __shfl_down_sync(0xffffffff)"],
@@ -111,11 +139,32 @@ WRONG = {
     "overrun_local": ["line 12: thread 0 writes keep[40]; keep has 32 elements"],
     "scratch": ["line 10: thread 1 reads scratch[1], which no thread has written"],
     "shared_add": ["use atomicAdd(&s, ...)"],
+    "three_of_four": ["n = 4, block = 32", "element 3 was left out"],
+    "barrier_in_if": ["misses a barrier: line 11: __syncthreads() stands in the if of line 9, "
+                      "which not all threads enter: move it behind the if, to line 13"],
+    "barrier_in_bounds": ["line 8: __syncthreads() stands in the if of line 6, which not all "
+                          "threads enter: end the if before it, and open another one behind it"],
+    "register_handed": ["Line 11 reads what line 12 writes in another thread: put a "
+                        "__syncthreads() between the two lines"],
+    "one_statement": ["threads at line 10 read elements that other threads write: read into a "
+                      "variable, wait in a __syncthreads(), and write then"],
+    "every_lane_adds": ["elements 0 to 3584 were added 32 times"],
+    "barrier_in_else": ["line 8: __syncthreads() stands in the if of line 6"],
+    "barrier_in_loop": ["line 8: __syncthreads() stands in the loop of line 6, which threads leave "
+                        "after different numbers of steps"],
+    "return_before_barrier": ["line 7 returns before the __syncthreads() of line 9: let these "
+                              "threads go on with 0"],
+    "macro_race": ["Put a __syncthreads() behind the statement of line 9, within the loop"],
+    "init_one": ["init_one: wrong Right or wrong"],
 }  # fmt: skip
 
 
 # Several kernels in a file: what is true of one says nothing of its neighbours.
 OF_PROGRAMS = {
+    ("macro_typed", "reduce_float"): "256",
+    ("macro_typed", "reduce_int"): "256",
+    ("trees_by_macro", "good"): "powers_of_two",
+    ("trees_by_macro", "bad"): "wrong: line 15: thread 0 reads sh_bad[16], which no thread has",
     ("sdk_all", "reduce0"): "powers_of_two",
     ("sdk_all", "reduce1"): "powers_of_two",
     ("sdk_all", "reduce2"): "powers_of_two",
@@ -216,6 +265,42 @@ def test_a_fence_that_only_the_reader_lacks_is_a_remark():
 def test_threads_with_elements_of_their_own_need_a_barrier_and_no_atomic():
     verdict, _ = check("two_line_step")
     assert {race.missing for race in verdict.races.races} <= {"__syncthreads()", "__syncwarp()"}
+
+
+def test_loads_by_value_are_counted():
+    verdict, _ = check("half_sum")
+    assert verdict.comparison.own.counters["global_load_sectors"] == 4096
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (plain("out[0] = 1;").replace("size_t n", "size_t n, int k"), "has the parameter 'int k'"),
+        (
+            "template <int BLOCK, int ROUNDS> " + plain("out[0] = in[ROUNDS % BLOCK];"),
+            "the number ROUNDS, whose value stands nowhere: give it a default",
+        ),
+        ("#define A B B B B B B B B B\n" + "".join(
+            f"#define {a} {' '.join([b] * 30)}\n" for a, b in zip("BCDEF", "CDEFG", strict=True)
+         ) + "__device__ int A;\n" + plain("out[0] = A;"), "macros make the text longer than"),
+    ],
+)  # fmt: skip
+def test_texts_that_are_refused(text, message):
+    with pytest.raises(gpureduce.KernelError, match=message):
+        gpureduce.kernel(text)
+
+
+def test_sums_of_vectors_and_of_small_integers():
+    vectors = gpureduce.kernel(WRITTEN / "vectors_of_4.cu")
+    assert gpureduce.sum(np.ones(1000, np.float32), vectors, device="emulator").value == 1000
+    with pytest.raises(ValueError, match="takes vectors of 4 elements, not 1001 elements"):
+        gpureduce.sum(np.ones(1001, np.float32), vectors, device="emulator")
+    small = gpureduce.kernel(WRITTEN / "bytes_uint.cu")
+    total = gpureduce.sum(np.full(1000, 255, np.uint8), small, device="emulator").value
+    assert (total, total.dtype) == (255000, np.uint32)
+    assert not gpureduce.races(small) and gpureduce.explain(small, n=4096)
+    with pytest.raises(TypeError, match="it takes uint8 or bool, not uint8 added up in uint64"):
+        gpureduce.sum(np.ones(4, np.uint8), small, "uint64", device="emulator")
 
 
 def test_every_file_is_in_a_table():

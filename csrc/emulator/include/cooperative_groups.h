@@ -135,6 +135,71 @@ tiled_partition(const thread_block_tile<Outer, Parent> &)
     return thread_block_tile<Size, thread_block_tile<Outer, Parent>>();
 }
 
+/* The lanes of a warp that called coalesced_threads() together. */
+class coalesced_group
+{
+    unsigned lanes;
+
+    GR_UNTRACED unsigned lane_of(unsigned rank) const
+    {
+        unsigned left = lanes;
+        while (rank--)
+            left &= left - 1;
+        return (unsigned)__builtin_ctz(left);
+    }
+
+  public:
+    GR_UNTRACED explicit coalesced_group(unsigned active) : lanes(active) {}
+    GR_UNTRACED unsigned mask() const
+    {
+        return lanes;
+    }
+    GR_UNTRACED unsigned size() const
+    {
+        return (unsigned)__builtin_popcount(lanes);
+    }
+    GR_UNTRACED unsigned num_threads() const
+    {
+        return size();
+    }
+    GR_UNTRACED unsigned thread_rank() const
+    {
+        return (unsigned)__builtin_popcount(lanes & ((1u << (gr_thread_rank() & 31)) - 1));
+    }
+    GR_UNTRACED void sync(GR_SITE) const
+    {
+        gr_warp_collective(GR_SYNCWARP, lanes, 0, 0, 32, file, line);
+    }
+    template <typename T> GR_UNTRACED T shfl(T value, unsigned rank, GR_SITE) const
+    {
+        int lane = (int)lane_of(rank % size());
+        return gr_shuffle(GR_SHUFFLE_INDEX, lanes, value, lane, 32, file, line);
+    }
+    template <typename T> GR_UNTRACED T shfl_down(T value, unsigned delta, GR_SITE) const
+    {
+        unsigned rank = thread_rank();
+        return shfl(value, rank + delta < size() ? rank + delta : rank, file, line);
+    }
+    template <typename T> GR_UNTRACED T shfl_up(T value, unsigned delta, GR_SITE) const
+    {
+        unsigned rank = thread_rank();
+        return shfl(value, rank >= delta ? rank - delta : rank, file, line);
+    }
+    GR_UNTRACED int any(int predicate, GR_SITE) const
+    {
+        return __any_sync(lanes, predicate, file, line);
+    }
+    GR_UNTRACED int all(int predicate, GR_SITE) const
+    {
+        return __all_sync(lanes, predicate, file, line);
+    }
+};
+
+GR_INTRINSIC coalesced_group coalesced_threads(GR_SITE)
+{
+    return coalesced_group(__activemask(file, line));
+}
+
 /* A block or a tile, as a helper takes it that serves both. */
 class thread_group
 {

@@ -36,12 +36,15 @@ struct __attribute__((aligned(4))) __nv_bfloat162 {
 };
 typedef __nv_bfloat162 nv_bfloat162;
 
-GR_INTRINSIC float __bfloat162float(__nv_bfloat16 b)
+/* By reference: gcc's hooks do not see a structure that is copied into an argument. */
+GR_ACCESS float __bfloat162float(const __nv_bfloat16 &b)
 {
+    GR_TRACE_ACCESS(load, &b);
     return gr_bfloat16_to_float(b.__x);
 }
-GR_INTRINSIC float2 __bfloat1622float2(__nv_bfloat162 b)
+GR_ACCESS float2 __bfloat1622float2(const __nv_bfloat162 &b)
 {
+    GR_TRACE_ACCESS(load, &b);
     return float2{gr_bfloat16_to_float(b.x.__x), gr_bfloat16_to_float(b.y.__x)};
 }
 GR_INTRINSIC unsigned short __bfloat16_as_ushort(__nv_bfloat16 b)

@@ -1,0 +1,129 @@
+"""What mends a split barrier or a race, by the lines of the kernel's text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gpureduce.emulator.race import Race, SplitBarrier
+from gpureduce.kernels.source_text import closing, functions, line_at
+
+_BARRIER = re.compile(r"\b__syncthreads\w*\s*\(|\bsync\s*\(")
+_ASSIGNED = re.compile(
+    r"\b(\w{1,60})\s{0,9}(?:[-+*/&|^]|<<|>>)?=(?!=)"
+    r"((?:[^;=(){}]|\((?:[^(){};]|\([^(){};]{0,99}\)){0,99}\)){1,300})"
+)
+_OF_A_THREAD = r"threadIdx|thread_rank|laneid"
+
+
+def _start(code: str, line: int) -> int:
+    """The index at which a line starts."""
+    at = 0
+    for _ in range(line - 1):
+        at = code.find("\n", at) + 1
+    return at
+
+
+def _heads(code: str, first: int, at: int) -> Iterator[tuple[str, str, int, int]]:
+    """The ``if`` and loops around a place of a function, the outer ones first.
+
+    Each with its keyword, its condition, and the indexes of its start and of its end.
+    """
+    for found in re.compile(r"\b(if|for|while)\s*(\()").finditer(code, first, at):
+        close = closing(code, found.end() - 1)
+        body = close + 1 + len(code[close + 1 :]) - len(code[close + 1 :].lstrip())
+        if code.startswith("{", body):
+            end = closing(code, body)
+            other = re.compile(r"\}\s*else\b(?!\s*if)\s*\{").match(code, end)
+            end = closing(code, other.end() - 1) if other and found[1] == "if" else end
+        else:
+            end = code.find(";", body)
+        if close < at <= end:
+            yield found[1], code[found.end() : close], found.start(), end
+
+
+def _depends(code: str) -> re.Pattern[str]:
+    """Finds the variables of a function that depend on the thread."""
+    names = [_OF_A_THREAD]
+    assigned = _ASSIGNED.findall(code)
+    while True:
+        pattern = re.compile(rf"\b(?:{'|'.join(names)})\b")
+        more = {name for name, value in assigned if pattern.search(value)} - {*names}
+        if not more:
+            return pattern
+        names += sorted(more)
+
+
+def of_barrier(code: str, split: SplitBarrier) -> str:
+    """Why part of a block misses a barrier, and where to put it; empty if the text hides why."""
+    for place in split.places:
+        start = _start(code, place.line)
+        call = _BARRIER.search(code, start, code.find("\n", start) + 1 or len(code))
+        function = next((one for one in functions(code) if one.open < start < one.end), None)
+        if not call or not function:
+            continue
+        at = call.start()
+        depends = _depends(code[function.open : function.end])
+        name = f"line {place.line}: {place.what}()"
+        for word, condition, first, end in _heads(code, function.open, at):
+            if not depends.search(condition):
+                continue
+            line = line_at(code, first)
+            if word != "if":
+                return (
+                    f"{name} stands in the loop of line {line}, which threads leave after "
+                    "different numbers of steps: let all threads of a block make the same steps"
+                )
+            said = f"{name} stands in the if of line {line}, which not all threads enter: "
+            if "{" not in code[first:at]:
+                return said + "take it out of the if, to a line of its own"
+            if re.fullmatch(r"[\s}]*", code[closing(code, call.end() - 1) + 1 : end].lstrip(" ;")):
+                return f"{said}move it behind the if, to line {line_at(code, end) + 1}"
+            return f"{said}end the if before it, and open another one behind it"
+        for _, condition, first, _ in _ifs_that_return(code, function.open, at):
+            if depends.search(condition):
+                return (
+                    f"line {line_at(code, first)} returns before the {place.what}() of line "
+                    f"{place.line}: let these threads go on with 0, so that they reach it"
+                )
+    return ""
+
+
+def _ifs_that_return(code: str, first: int, at: int) -> Iterator[tuple[str, str, int, int]]:
+    for found in re.compile(r"\breturn\s*;").finditer(code, first, at):
+        yield from _heads(code, first, found.start())
+
+
+def of_race(code: str, race: Race) -> str:
+    """Between which lines a barrier is missing; empty if the text does not show it."""
+    barrier, (a, b) = race.missing, race.sides
+    if barrier not in ("__syncthreads()", "__syncwarp()") or {a.kind, b.kind} != {"read", "write"}:
+        return ""
+    read, write = (a, b) if a.kind == "read" else (b, a)
+    start = _start(code, write.place.line)
+    function = next((one for one in functions(code) if one.open < start < one.end), None)
+    if not function or not function.open < _start(code, read.place.line) < function.end:
+        return ""
+    lines = sorted({read.place.line, write.place.line})
+    stop = code.rfind(";", 0, (code.find("\n", _start(code, lines[-1])) + 1) or None)
+    loops = [row for row in _heads(code, function.open, stop) if row[0] != "if"]
+    around = code[loops[-1][2] : loops[-1][3]] if loops else ""
+    if len(lines) == 1:
+        if not around or not _BARRIER.search(around):
+            said = f"put a {barrier} behind the statement of line {lines[0]}, within the loop"
+            return said if around else ""
+        return (
+            f"in one step, threads at line {lines[0]} read elements that other threads write: "
+            f"read into a variable, wait in a {barrier}, and write then; or let only those "
+            "threads write whose elements no other thread reads in this step"
+        )
+    between = code[_start(code, lines[0] + 1) : _start(code, lines[1])]
+    if _BARRIER.search(between):
+        both = loops and loops[-1][2] < _start(code, lines[0])
+        return f"put a {barrier} behind line {lines[1]}, before the loop goes on" if both else ""
+    then = "writes" if lines[1] == write.place.line else "reads"
+    before = "reads" if then == "writes" else "writes"
+    return (
+        f"line {lines[0]} {before} what line {lines[1]} {then} in another thread: put a {barrier} "
+        "between the two lines"
+    )
