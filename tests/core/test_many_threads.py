@@ -90,6 +90,7 @@ CALLS = {
     "emulator": _schedules,
     "explain": lambda: gpureduce.explain("sequential", n=2**11).wavefronts,
     "races": lambda: gpureduce.races(RACY, n=256).races[0].missing,
+    "replay": lambda: gpureduce.replay("sequential", 64).value,
 }  # fmt: skip
 
 # They compile, or measure: some threads suffice, and what is measured differs.

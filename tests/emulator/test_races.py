@@ -177,7 +177,7 @@ TOO_LARGE = r"seed must be from 0 to 2\*\*64 - 1, not 1844674"
         ("exact", {"dtype": "complex64"}, TypeError, "real and their imaginary parts"),
         *(
             ("sequential", {"schedules": [schedule]}, ValueError, "a schedule is one of")
-            for schedule in ("backward", "random x", "lockstep 1")
+            for schedule in ("backward", "random x", "forward 1")
         ),
         ("sequential", {"schedules": [f"random {2**64 + 1}"]}, ValueError, TOO_LARGE),
         ("sequential", {"schedules": [A_SEED]}, ValueError, TOO_LARGE),

@@ -9,9 +9,9 @@ namespace gr
 {
 
 /* A lane polls if it repeats an access. A stopped block continues after so many consecutive polls,
- * which are enough for threads that try a lock 64 times before they fail, or after so many accesses.
- * After so many polls in all, the launch goes on in the forward order: with many threads that wait
- * for one lock, a random order takes long to find the thread that holds it. */
+ * which are enough for threads that try a lock 64 times before they fail, or after so many
+ * accesses. After so many polls in all, the launch goes on in the forward order: with many threads
+ * that wait for one lock, a random order takes long to find the thread that holds it. */
 static constexpr unsigned most_polls = 1000, most_polls_per_lane = 64, most_accesses = 1 << 20,
                           most_polls_in_all = 20000;
 
