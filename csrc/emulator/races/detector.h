@@ -41,9 +41,9 @@ struct LaneWatch {
         carried; /* the clocks it brought there; once passed, the clocks it receives by waiting */
     uint32_t arrived_time = 0;
     std::vector<std::pair<Site, uint32_t>> stores; /* how many at each site since a block barrier */
-    uintptr_t touched = 0; /* address and place of its last access */
+    uintptr_t touched = 0;                         /* address and place of its last access */
     const void *touched_at = nullptr;
-    uintptr_t loaded = 0;                          /* the address of its last plain load */
+    uintptr_t loaded = 0; /* the address of its last plain load */
     Site load = {nullptr, 0};
 };
 
@@ -153,8 +153,8 @@ struct Watch {
     std::set<std::vector<int>> divergent_lines; /* of `divergences`: each set is reported once */
     size_t atomics = 0; /* places of atomics, if one of them passed on what a fence published */
     std::vector<Stop> stops;
-    bool failed = false; /* out of memory */
-    size_t event_count = 0;                     /* of the running launch */
+    bool failed = false;    /* out of memory */
+    size_t event_count = 0; /* of the running launch */
     uint64_t meetings = 0;
 
     /* The running launch */
