@@ -1,4 +1,4 @@
-// loses: no races
+// loses: right; no races
 // gpureduce: elements=many finishes=yes shared=none
 template <typename In, typename Acc> __global__ void segments(In in, Acc *out, size_t n)
 {
