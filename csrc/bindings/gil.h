@@ -7,7 +7,7 @@
 
 #include "threads/interrupts.h"
 
-/* Sums of so many bytes keep the GIL: they take less time than handing it over. */
+/* Sums of so many bytes keep the GIL: handing the GIL over takes longer than such a sum. */
 enum { GR_KEEPS_GIL_BYTES = 1 << 16 };
 
 typedef struct {

@@ -3,8 +3,9 @@
 Each element gets a random number in each of a few runs. The numbers of all runs together are its
 code. Sums of codes are unique for all practical purposes: sums of two different sets of elements
 have equal codes by one chance in 2^40. So the value that a lane stores is a sum of what it has
-loaded, got by a shuffle or added up before, if their codes say so. A value whose code is no such
-sum has unknown parts: its kernel does more than add.
+loaded, got by a shuffle or added up before, if their codes say so. This holds for kernels that only
+add. For others, most values have unknown parts, and some get wrong ones: the larger of two elements
+may be the same one in all runs.
 """
 
 from __future__ import annotations
@@ -47,7 +48,11 @@ def _bits(dtype: np.dtype[Any]) -> int:
 
 @dataclass
 class _Lane:
-    """What a lane may hold in registers: what it has got, and what it has stored or passed on."""
+    """The values that a lane may hold in registers.
+
+    `got` are those that it has loaded or received, in order, and `prefix` their running sums.
+    `passed` are those that it has stored or given to other lanes, the last one first.
+    """
 
     known: dict[int, Parts] = field(default_factory=lambda: {0: Parts()})
     foreign: set[int] = field(default_factory=set)
@@ -126,11 +131,7 @@ def trace(
     reader: Reader, coded: Sequence[Reader], elements: Sequence[_Array], input_name: str
 ) -> Traced:
     """Finds what each value of a run contains, from further runs over coded elements."""
-    rows = (
-        [_together([run[i].item() for run in elements]) or 0 for i in range(len(elements[0]))]
-        if elements
-        else []
-    )
+    rows = [_together([number.item() for number in row]) for row in zip(*elements, strict=True)]
     tracer = _Tracer(reader, coded, rows, input_name)
     differs = _first_difference(reader, coded)
     count = len(reader.table) if differs is None else differs
@@ -267,7 +268,7 @@ class _Tracer:
 
     @staticmethod
     def _take(registers: _Lane, codes: list[int | None], parts: list[Parts | None]) -> Parts | None:
-        """Tells a lane's registers what it has got. Returns all of it together."""
+        """Adds the elements of a load to a lane's registers. Returns the parts of their sum."""
         total, together = 0, Parts()
         for code, part in zip(codes, parts, strict=True):
             if code is None or part is None or code < 0:

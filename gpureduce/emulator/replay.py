@@ -7,7 +7,7 @@ import html
 import json
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from gpureduce.core import dtypes, exact, registry, sources
+from gpureduce.core import dtypes, output_files, registry, sources
 from gpureduce.core.checks import finite, named_keywords, shown, whole
 from gpureduce.core.plan import launch_of
 from gpureduce.core.schedule import Schedule
@@ -32,7 +32,7 @@ from gpureduce.emulator.explain import find
 from gpureduce.emulator.explain_text import wavefront_table
 from gpureduce.emulator.picture import Picture
 from gpureduce.emulator.race import Race
-from gpureduce.emulator.races import named_schedule
+from gpureduce.emulator.races import named_schedule, value_of
 from gpureduce.emulator.replay_steps import (
     MOST_STEPS,
     Reader,
@@ -162,7 +162,7 @@ class Replay(ReplayData):
         target = Path(path)
         if target.suffix != ".html":
             raise ValueError(f"a replay is saved as a .html file, not {target.name!r}")
-        target.write_text(replay_page.page(self.as_dict()), encoding="utf-8")
+        output_files.write(target, replay_page.page(self.as_dict()), "replay")
 
     def frame(self, step: int) -> Picture:
         """The state after one step as a picture: ``svg()`` of it, or ``plot()``."""
@@ -295,24 +295,24 @@ def _replayed(strategy: Any, argument: str, asked: tuple[Any, ...]) -> Replay:
             f"{chosen.name} makes sums along an axis: replay shows sums of a whole array"
         )
     if dtype is None:
-        own = values if values is not None and np.asarray(values).dtype.kind == "f" else None
-        default = "float32" if chosen.name == "exact" or own is not None else "int32"
-        dtype = getattr(values, "dtype", default)
+        is_float = chosen.name == "exact" or np.asarray(values).dtype.kind == "f"
+        dtype = getattr(values, "dtype", "float32" if is_float else "int32")
     if dtypes.name_of(dtypes.named(dtype)) not in chosen.dtypes:
         raise TypeError(f"{chosen.name} takes {', '.join(chosen.dtypes)}, not {dtype!r}")
     threads, blocks, _ = launch_of(chosen, BLOCK if block is None else block, grid, None)
-    texts = {file: tuple(lines) for file, lines in sources.files().items()}
 
     def runs(arrays: list[_Array], *how: Any) -> list[Recording]:
         return [record(chosen, array, *how) for array in arrays]
 
-    return build(chosen.name, n, dtype, threads, blocks, schedule, values, runs, "in", texts)
+    return build(
+        chosen.name, n, dtype, threads, blocks, schedule, values, runs, "in", sources.files()
+    )
 
 
 def build(
     kernel: str, n: int | None, dtype: npt.DTypeLike, block: int, grid: int,
     schedule: str | Schedule, values: Any, runs: _Record, input_name: str,
-    texts: dict[str, tuple[str, ...]], pair: tuple[int, int] | None = None,
+    texts: Mapping[str, Sequence[str]], pair: tuple[int, int] | None = None,
 ) -> Replay:  # fmt: skip
     """The replay of a kernel, of which `runs` makes the recordings."""
     array = _elements(n, dtype, values)
@@ -345,10 +345,10 @@ def build(
     files = {step.file for step in made}
     return Replay(
         kernel, len(array), array.dtype.name, run.launches[0][1] if run.launches else block,
-        name, None if run.fault else _value(conversion, run.bits),
+        name, None if run.fault else value_of(conversion, run.bits),
         dtypes.quietly(_sum_of, array, conversion.result), run.fault,
         tuple(array.tolist()), tuple(run.launches), tuple(readers[0].arrays), made, traced.parts,
-        traced.unknown, {file: text for file, text in texts.items() if file in files},
+        traced.unknown, {file: tuple(text) for file, text in texts.items() if file in files},
         start=len(made) - 1 if run.fault else 0,
     )  # fmt: skip
 
@@ -380,15 +380,6 @@ def _sum_of(array: _Array, result: np.dtype[Any]) -> Any:
     if result.kind == "f":
         return result.type(math.fsum(array.astype(np.float64).tolist()))
     return np.sum(array, dtype=result)
-
-
-def _value(conversion: dtypes.Conversion, bits: bytes) -> Any:
-    """The sum. Kernels leave a number, or the digits of one, which are longer."""
-    if len(bits) == 8:
-        return conversion.value(bits)
-    total = exact.new(conversion.result)
-    total.add_state(bits, 0, True)
-    return exact.value(total, conversion.result)
 
 
 def _too_long(name: str, array: _Array, block: int, run: Callable[[_Array], Recording]) -> str:

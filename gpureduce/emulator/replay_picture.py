@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from gpureduce.emulator import replay_text
 from gpureduce.emulator.picture import ACTIVE, ALARM, ATOMIC, EMPTY, FAINT, INK, Page, Picture
 from gpureduce.emulator.replay_steps import ACCESSES, ReplayData, Step
@@ -138,14 +140,8 @@ def film(shown: ReplayData, path: Path, seconds: float, steps: Sequence[int]) ->
         one.height = height
         figure = one.plot().figure
         figure.canvas.draw()
-        images.append(
-            PIL.Image.fromarray(_pixels(figure)).convert("P", palette=PIL.Image.Palette.ADAPTIVE)
-        )
+        pixels = np.asarray(figure.canvas.buffer_rgba())[..., :3]
+        image = PIL.Image.fromarray(np.ascontiguousarray(pixels))
+        images.append(image.convert("P", palette=PIL.Image.Palette.ADAPTIVE))
         plt.close(figure)
     images[0].save(path, save_all=True, append_images=images[1:], duration=1000 * seconds, loop=0)
-
-
-def _pixels(figure: Any) -> Any:
-    import numpy as np
-
-    return np.asarray(figure.canvas.buffer_rgba())[..., :3].copy()

@@ -18,7 +18,7 @@ def summary(shown: ReplayData) -> str:
         f"{shown.strategy}: {counted(shown.n, 'element')}, {counted(blocks, 'block')} of "
         f"{threads} threads, "
         f"{counted(len(shown.launches), 'launch')}, {counted(len(shown.steps), 'step')}."
-    ).replace("launchs", "launches")
+    )
     if shown.fault:
         return f"{head} It failed: {shown.fault}"
     if shown.is_right:

@@ -13,6 +13,7 @@ from gpureduce.core.schedule import Schedule
 from gpureduce.emulator.replay import BLOCK, Replay, build
 from gpureduce.emulator.replay_steps import Recording
 from gpureduce.kernels import faults, trials
+from gpureduce.kernels.check import subjects_of
 from gpureduce.kernels.kernel import Kernel
 from gpureduce.kernels.verdict import Verdict
 
@@ -39,7 +40,7 @@ def replay(
         )  # fmt: skip
         return [_readable(one, made.text) for one in found]
 
-    texts = {made.file: tuple(made.text.splitlines())}
+    texts = {made.file: made.text.splitlines()}
     name = made.signature.named("in") or "in"
     return build(
         made.name, n, elements, threads, blocks, schedule, values, runs, name, texts,
@@ -75,17 +76,14 @@ def failing(made: Kernel, verdict: Verdict) -> Replay:
 
 def _numbers(made: Kernel, case: trials.Case) -> Array:
     """The elements of a case."""
-    dtype = dtypes.named(case.dtype)
-    conversion = dtypes.convert_for(dtype, dtypes.in_itself(dtype, made.pair), made.pair)
-    finish = registry.finish_number(None)
-    strategy = registry.STRATEGIES["sequential"]  # any: only types matter here
-    of = trials.Subject(strategy, case.dtype, conversion.load, conversion.acc, finish, made.text)
-    return of.numbers(case)
+    ((dtype, load, acc, finish),), _, _ = subjects_of(made, [case.dtype])
+    strategy = registry.STRATEGIES["sequential"]  # any: the numbers depend on the types alone
+    return trials.Subject(strategy, dtype, load, acc, finish, made.text).numbers(case)
 
 
 def _first_wrong(shown: Replay) -> int:
-    """The step that the page opens at: of a fault, or of the last store of a wrong sum."""
-    if shown.fault:
-        return len(shown.steps) - 1
+    """The step that the page opens at: of a wrong sum, the last store."""
+    if shown.fault or shown.is_right:
+        return shown.start
     stores = (i for i, step in enumerate(shown.steps) if step.kind in ("store", "atomic"))
-    return 0 if shown.is_right else max(stores, default=0)
+    return max(stores, default=0)

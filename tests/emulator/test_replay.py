@@ -31,9 +31,9 @@ def contained(shown: gpureduce.Replay, number: int) -> list[int]:
 
 @pytest.mark.parametrize("name", LADDER)
 def test_the_counters_are_those_of_explain(name: str):
-    shown = gpureduce.replay(name, 1003, block=128, dtype=dtype_of(name), values=None)
-    if name == "exact":  # what it does depends on the numbers, and explain takes zeros
-        shown = gpureduce.replay(name, values=np.zeros(1003), block=128, dtype="float32")
+    # What `exact` does depends on the numbers, and explain takes zeros.
+    values = np.zeros(1003) if name == "exact" else np.ones(1003, np.int32)
+    shown = gpureduce.replay(name, values=values, block=128, dtype=dtype_of(name))
     told = gpureduce.explain(name, n=1003, block=128, dtype=dtype_of(name), sample=False)
     total = dict.fromkeys(shown.counters, 0)
     for kernel in told.kernels:
@@ -219,7 +219,7 @@ def test_a_race_is_shown_in_both_orders():
     (("row_warp",), ValueError, "sums along an axis"),
     (("numpy",), ValueError, "runs on the processor"),
     (("fast",), ValueError, "picks another strategy"),
-    (("sequential", 0), ValueError, "n"),
+    (("sequential", 0), ValueError, "n must be from 1"),
     (("sequential", 10, {"values": [1]}), ValueError, "leave n out"),
     (("sequential", None, {"values": [[1]]}), ValueError, "list of numbers"),
     (("sequential", 2**20), ValueError, "more than 65,536 steps .* take n=65,536 or less"),
@@ -231,21 +231,25 @@ def test_a_race_is_shown_in_both_orders():
     (("sequential", None, {"block": 33}), ValueError, "33"),
 ])  # fmt: skip
 def test_wrong_arguments(how, error: type[Exception], words: str):
-    name, n, more = (*how, None, {})[:3]
-    more = next((one for one in how if isinstance(one, dict)), {})
+    name, n, more = (*how, *(None, {})[len(how) - 1 :])
     with pytest.raises(error, match=words):
         gpureduce.replay(name, n, **more)
     assert gpureduce.replay("sequential", 64).is_right
 
 
-def test_json_has_the_documented_fields(tmp_path):
-    shown = gpureduce.replay("warp_shfl", 64, beside="sequential")
+def test_json_has_the_documented_fields():
+    page = (Path(__file__).parents[2] / "docs" / "replay.md").read_text()
+    _, of_all, of_steps = page.replace("| field of a step", "| field").split("| field")
+    rows = [re.findall(r"^\| (`.*?) \|", table, re.M) for table in (of_all, of_steps)]
+    documented = [set(re.findall(r"`(\w+)`", " ".join(row))) for row in rows]
+    shown = gpureduce.replay("cluster", 2048, beside="bulk_copy")
     data = json.loads(shown.to_json())
-    assert data["schema"] == 1 and data["beside"]["strategy"] == "sequential"
-    assert len(data["steps"]) == len(shown.steps)
-    step = data["steps"][0]
-    assert step["kind"] == "load" and step["values"] == list(shown.steps[0].values)
-    assert step["sentence"] == shown.sentences[0]
+    assert {*data} == documented[0] and data["schema"] == 1
+    both = [*data["steps"], *data["beside"]["steps"]]
+    both += json.loads(gpureduce.replay("interleaved_idx", 256).to_json())["steps"]
+    assert set().union(*both) == documented[1]
+    assert [step["sentence"] for step in data["steps"]] == list(shown.sentences)
+    assert [step.get("values", []) for step in data["steps"]] == [[*s.values] for s in shown.steps]
 
 
 @pytest.mark.parametrize(("n", "block", "most"), [(1024, 256, 400_000), (4096, 256, 1_000_000)])

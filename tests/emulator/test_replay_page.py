@@ -21,7 +21,7 @@ pytestmark = [
 
 
 class Browser:
-    """A headless Chromium that keeps what pages ask for and what they print."""
+    """A headless Chromium, with the log of a page's requests and console messages."""
 
     def __init__(self, wide: int = 1200, scheme: str = "light") -> None:
         from selenium import webdriver
@@ -187,7 +187,8 @@ def test_it_measures_itself(browser: Browser, tmp_path: Path):
     gpureduce.replay("sequential", 1024, block=256).save(tmp_path / "page.html")
     browser.open(tmp_path / "page.html", "?measure")
     measured = browser.run("return page.measured")
-    assert measured["steps"] == browser.run("return longest().count") and measured["median"] < 60
+    assert measured["steps"] == browser.run("return longest().count")
+    assert measured["median"] < 60  # the goal is 16 ms; tests may share their cores
 
 
 # What kinds of things the picture shows, at five steps of two kernels.

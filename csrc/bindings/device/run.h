@@ -15,8 +15,8 @@ typedef struct {
     gr_error error;
 } gr_call;
 
-/* Starts a call. `order` and `seed` are those of the emulator's threads: forward for 0, whatever
- * order an earlier call of this thread has set. */
+/* Starts a call. `order` and `seed` are of the emulator's threads. 0 is the forward order, also if
+ * an earlier call of this thread has set another order. */
 void gr_begin_call(gr_call *call, int order, unsigned long long seed);
 
 /* Ends it. Returns 0, or -1 with an exception set. */

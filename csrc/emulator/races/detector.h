@@ -130,9 +130,10 @@ struct Divergence {
 };
 
 /* Under a random schedule, the block that stops after the first atomic at one place in the kernel;
- * its warp, if the team has one block. It continues when the other threads cannot, or only poll. So
- * the others run before the accesses that follow the atomic. A kernel is wrong if its sum or its
- * order of accesses depends on a block that draws a ticket or takes a lock and never stops. */
+ * its warp, if the team has one block. The block continues when the other threads cannot, or
+ * only poll. So they run before the accesses that follow the atomic. A kernel is wrong if its sum
+ * or its order of accesses depends on a block that draws a ticket or takes a lock and never stops.
+ */
 struct Stopped {
     enum { NOT_YET, SOON, NOW, OVER } state = NOT_YET;
     const Lane *lane = nullptr; /* the lane that made the atomic */
@@ -204,12 +205,6 @@ inline void check_memory(const Watch *watch)
         throw std::bad_alloc();
 }
 
-inline unsigned rank_of(const Watch *watch, const Block *block)
-{
-    dim3 grid = watch->launch->grid;
-    return block->index.x + grid.x * (block->index.y + grid.y * block->index.z);
-}
-
 /* The lane's block, its number there, and its detector state. */
 struct Self {
     unsigned block, slot;
@@ -221,7 +216,7 @@ inline Self self_of(const Worker *w, const Lane *lane)
     Watch *watch = w->watch;
     const Block *block = lane->warp->block;
     unsigned number = (unsigned)(lane - w->lanes);
-    return {rank_of(watch, block), number - block->own.warps->index * 32, &watch->lanes[number]};
+    return {block->rank, number - block->own.warps->index * 32, &watch->lanes[number]};
 }
 
 /* Records an event of the lane and ends its current time. Accesses before the event carry that

@@ -99,7 +99,7 @@ static Address name_address(const Worker *w, uintptr_t address, size_t size)
     Address found = {"", in_shared(w, address), 0};
     if (found.shared) {
         SharedPlace at = shared_place(w, address, size);
-        found.owner = rank_of(watch, &w->blocks[at.block]);
+        found.owner = w->blocks[at.block].rank;
         found.name = at.name;
         if (at.count != 1)
             found.name += "[" + std::to_string(at.index) + "]";

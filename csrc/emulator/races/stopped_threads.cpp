@@ -1,4 +1,4 @@
-/* Stops a block or a warp after an atomic, so that the others run first: see Stopped. */
+/* Stops a block or a warp after an atomic, so that other threads run first: see Stopped. */
 #ifdef GR_EMULATOR_TRACED
 
 #include <algorithm>
@@ -8,10 +8,10 @@
 namespace gr
 {
 
-/* A lane polls if it repeats an access. A stopped block continues after so many consecutive polls,
- * which are enough for threads that try a lock 64 times before they fail, or after so many
- * accesses. After so many polls in all, the launch goes on in the forward order: with many threads
- * that wait for one lock, a random order takes long to find the thread that holds it. */
+/* A lane that repeats an access polls. These limits end a stop: consecutive polls, enough for
+ * threads that try a lock 64 times before they fail, and accesses. After `most_polls_in_all`, the
+ * launch goes on in the forward order: with many threads that wait for one lock, a random order
+ * takes long to find the thread that holds the lock. */
 static constexpr unsigned most_polls = 1000, most_polls_per_lane = 64, most_accesses = 1 << 20,
                           most_polls_in_all = 20000;
 

@@ -101,13 +101,12 @@ static inline __attribute__((always_inline)) Instruction *come_to(gr_recorder *r
 static uint32_t step_now(gr_recorder *r, const Worker *w, const Instruction *instruction,
                          size_t bytes, Deed deed)
 {
-    const std::vector<gr_step> &steps = r->replay->steps;
-    const gr_step &first = steps[instruction->step], &last = steps.back();
-    bool joins = last.place == first.place && last.warp == first.warp &&
-                 last.block == first.block && !(last.mask >> w->lane->index & 1);
     if (w->schedule == GR_SCHEDULE_LOCKSTEP)
         return instruction->step;
-    if (joins)
+    const std::vector<gr_step> &steps = r->replay->steps;
+    const gr_step &first = steps[instruction->step], &last = steps.back();
+    if (last.place == first.place && last.warp == first.warp && last.block == first.block &&
+        !(last.mask >> w->lane->index & 1))
         return (uint32_t)steps.size() - 1;
     return keep_step(r, w->lane->warp, deed, first.place, bytes);
 }

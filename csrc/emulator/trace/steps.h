@@ -37,7 +37,7 @@ typedef struct {
     uint32_t launch, block, warp; /* block of the grid, warp of the block */
     uint32_t kind, mask, bytes;   /* bytes of a lane's access */
     uint32_t place;               /* its number among gr_recorded_places() */
-    /* what it adds to the counters; padded to an even number of words */
+    /* added to the counters by this step; the array has an even length */
     uint32_t counts[GR_COUNTER_COUNT + (GR_COUNTER_COUNT + 1) % 2];
     gr_step_lane lane[32];
 } gr_step;
