@@ -183,16 +183,6 @@ def test_values_keep_their_dtype(values, dtype: str, total: float):
     assert shown.dtype == dtype and shown.is_right and shown.value == total
 
 
-def test_a_verdicts_failure_is_played_with_its_elements():
-    from gpureduce.kernels import replaying
-
-    made = gpureduce.kernel(TWICE)
-    verdict = gpureduce.check(made, "int32", hint=False)
-    case, shown = verdict.failures[0].case, replaying.failing(made, verdict)
-    assert (shown.n, shown.block) == (case.n, case.block) and not shown.is_right
-    assert str(shown.expected) == verdict.failures[0].expected
-
-
 def test_two_side_by_side_have_the_same_elements():
     shown = gpureduce.replay("interleaved_idx", beside="sequential", values=[3, 1, 4, 1, 5] * 50)
     assert shown.beside.elements == shown.elements and shown.value == shown.beside.value == 700

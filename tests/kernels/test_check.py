@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import gpureduce
-from gpureduce.kernels import trials
+from gpureduce.kernels import replaying, trials
 from user_kernels import FIVE, INDEX_BUG, PUZZLE_WITHOUT_BARRIER, TREE, alone, plain, some
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="no compiler")
@@ -102,9 +102,14 @@ def test_elements_that_are_left_out(bug, n, elements):
 def test_elements_that_are_added_twice():
     body = "if (i < n) atomicAdd(out, in[i]); if (i == 40 && i < n) atomicAdd(out, 2 * in[i]);"
     head = "size_t i = blockIdx.x * blockDim.x + threadIdx.x; "
-    verdict = gpureduce.check(plain(head + body))
-    assert verdict.failures[0].counted == ((40, 3),)
+    made = gpureduce.kernel(plain(head + body))
+    verdict = gpureduce.check(made)
+    failure = verdict.failures[0]
+    assert failure.counted == ((40, 3),)
     assert "element 40 was added 3 times" in str(verdict)
+    replay = replaying.failing(made, verdict)
+    assert (replay.n, replay.block) == (failure.case.n, failure.case.block)
+    assert not replay.is_right and str(replay.expected) == failure.expected
 
 
 def test_a_constant_is_no_sum_of_elements():
