@@ -48,6 +48,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = kept
 
 
+@pytest.hookimpl(optionalhook=True)  # unknown without xdist
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Of ``-n auto``: half as many again as processors, as some tests wait for limits of time."""
     processors = len(os.sched_getaffinity(0))

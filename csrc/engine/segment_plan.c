@@ -20,7 +20,7 @@ enum {
     ORDERED_ROWS = 1024,        /* .. and rows per segment, at least */
     MOST_STRIPS = 1 << 22,      /* per warp: an int counts their rows */
     MOST_PASSES = 8,            /* that make the words of a pass fit into that share */
-    UNCHECKED_VALUES = 1 << 12, /* fewer are added once, unchecked: an estimate, not measured */
+    UNCHECKED_VALUES = 1 << 16, /* fewer, unchecked, are added in one attempt: from there two win */
     WIDE_ROWS = 8 /* in GR_WIDE_PASSES: if a sum has so many rows, a needless pass costs little */
 };
 

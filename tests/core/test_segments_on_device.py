@@ -328,7 +328,7 @@ def test_timing():
     assert none.timing is None
 
 
-@pytest.mark.parametrize(("n", "launches"), [(1, 4), (64, 4), (4095, 5), (4096, 9)])
+@pytest.mark.parametrize(("n", "launches"), [(1, {4}), (64, {4}), (65535, {5}), (65536, {13, 14})])
 @pytest.mark.parametrize(("dtype", "most"), [("bfloat16", 120), ("float32", 120), ("float64", 990)])
 def test_few_unchecked_values_take_one_attempt(dtype, most, n, launches):
     """Without a checked word, there are words for values of all exponents."""
@@ -341,7 +341,7 @@ def test_few_unchecked_values_take_one_attempt(dtype, most, n, launches):
             on_device(some), on_device(ids), num_segments=5, device="emulator", check=False
         )
         assert_same(found.value.to_numpy(), by_host(some, ids, num_segments=5))
-        assert found.timing.launches == launches
+        assert found.timing.launches in launches
 
 
 def test_memory_is_given_back():
