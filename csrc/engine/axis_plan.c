@@ -251,16 +251,9 @@ static gr_status shape_columns(gr_axis_plan *p, gr_error *error)
 
 /* --- sums of any layout ----------------------------------------------------------------------- */
 
-/* Whether sums need the levels of float64: `initial` may be any float64. */
-static bool has_wide_levels(const gr_axis_plan *p)
-{
-    return p->request->load == GR_LOAD_f64 || p->sums.has_initial;
-}
-
 static void shape_levels(gr_axis_plan *p)
 {
     size_t threads = sms_of(p) * (SM_THREADS / 2), most = (size_t)GR_WARP * GR_LEVELS_ROOM;
-    size_t levels = has_wide_levels(p) ? GR_LEVELS_F64 : GR_LEVELS_F32;
     p->lanes = 1;
     while (p->lanes < GR_WARP &&
            (p->terms > (size_t)p->lanes * GR_LEVELS_ROOM ||
@@ -271,7 +264,7 @@ static void shape_levels(gr_axis_plan *p)
     if (p->level_shares * most < p->terms)
         p->level_shares = gr_ceil_div(p->terms, most);
     p->level_shares = p->level_shares ? p->level_shares : 1;
-    p->words = p->level_shares > 1 ? p->sum_count * GR_LEVELS_WORDS(levels) : 0;
+    p->words = p->level_shares > 1 ? p->sum_count * GR_LEVELS_WORDS : 0;
     p->shared_bytes = 0;
     /* Most often all blocks return at once: one turn of them is enough. */
     p->grid = gr_least(gr_ceil_div(gr_ceil_div(p->sum_count, GR_WARP / p->lanes) * p->level_shares,
@@ -346,9 +339,7 @@ static gr_status check(const gr_axis_plan *p, gr_axis_form found, gr_error *erro
 static gr_status shape(gr_axis_plan *p, gr_axis_form found, gr_error *error)
 {
     gr_load load = found == AS_LAYOUT ? GR_LOAD_any : (gr_load)gr_axis_load(p->request);
-    gr_acc acc = !is(p, "exact_levels") ? p->request->acc
-                 : has_wide_levels(p)   ? GR_ACC_f64
-                                        : GR_ACC_f32;
+    gr_acc acc = is(p, "exact_levels") ? GR_ACC_f64 : p->request->acc;
     p->kernel = gr_find_kernel((int)(p->strategy - gr_strategy_at(0)), load, acc, 0);
     if (check(p, found, error) != GR_OK)
         return error->status;
@@ -440,8 +431,7 @@ gr_status gr_plan_levels(const gr_axis_plan *first, gr_axis_plan *p, gr_error *e
     int number = gr_strategy_named("exact_levels");
     *p = *first;
     p->strategy = gr_strategy_at(number);
-    p->kernel =
-        gr_find_kernel(number, GR_LOAD_any, has_wide_levels(p) ? GR_ACC_f64 : GR_ACC_f32, 0);
+    p->kernel = gr_find_kernel(number, GR_LOAD_any, GR_ACC_f64, 0);
     p->block = BLOCK;
     gr_axis_simplify(&axes, first->request->sums.parts);
     if (gr_axis_describe_layout(first->request, &axes, &p->layout, error) == GR_OK)

@@ -16,14 +16,9 @@ enum {
     GR_EXACT_BF16_THREADS = 512, /* per block: its bins fill the shared memory */
     GR_EXACT_COUNT_BITS = 14, /* of the block count in each word: kernels/parts/exact_deposits.h */
     GR_EXACT_BLOCKS = (1 << GR_EXACT_COUNT_BITS) - 1,
-    GR_LEVELS_F32 = 7, /* kernels/parts/exact_levels.h */
-    GR_LEVELS_F64 = 50,
-    GR_LEVELS_ROOM = 1 << 9 /* elements per lane */
+    GR_LEVELS_WORDS = GR_EXACT_WORDS + 1, /* of a sum that warps share; the last one counts them */
+    GR_LEVELS_ROOM = 1 << 15 /* elements per lane: kernels/parts/exact_levels.h */
 };
-
-/* The words in global memory of a sum that warps share: two for each of its levels, then what is
- * above, the flags and the count of shares. */
-#define GR_LEVELS_WORDS(levels) (2 * (levels) + 3)
 
 /* Returns the shared memory of a block, in 8-byte words. The length of a row of bins is a power of
  * two. */

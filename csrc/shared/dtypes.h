@@ -54,7 +54,7 @@
 #define GR_VIEWS_ALL(X) GR_ACCS(X)
 #define GR_VIEWS_COMPLEX(X) X(f64)
 #define GR_VIEWS_ANY(X) GR_ACCS(X) X(proven) X(proven3)
-#define GR_VIEWS_FLOATS(X) X(f32) X(f64)
+#define GR_VIEWS_FLOATS(X) X(f64)
 
 /* clang-format on */
 

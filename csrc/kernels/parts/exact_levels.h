@@ -1,246 +1,294 @@
-/* Exact sums of floats in registers, as integers of 42 bits.
+/* Exact sums of floats by lanes of a warp, in digits of 32 bits: digit k counts 2^(32 k - 1074).
  *
- * Level b holds a multiple of its unit 2^(unit + 42 (count - 1 - b)), in a float64 that begins as
- * 1.5 2^52 of these units. Adding x to level 0 rounds x to a multiple of that unit, and what is
- * left of x goes to the next level. At the last one nothing is left, since each element is a
- * multiple of 2^unit.
+ * Level k of a sum takes a multiple of digit k's unit out of each element, by additions of float64.
+ * Adding x to `start`, which is 1.5 2^52 units, rounds x to a multiple of the unit. What is left of
+ * x goes to the next level down. The bits of such floats are consecutive integers, which add up.
  *
- * Lemma. At most 2^41 units of a level are added for each element: at level 0 because the largest
- * finite number is smaller, further down because what is left is at most half of the unit above. So
- * the sums of `room` = 2^9 elements stay below 2^50 units, and each level stays within the binade
- * of float64 whose numbers are the multiples of the level's unit: nothing is rounded away. The bits
- * of such floats are consecutive integers.
+ * Lemma. If x is below 2^32 units of the topmost level, and a multiple of the lowest level's unit,
+ * nothing is rounded away: at most 2^32 units go to a level, so x + start stays within the binade of
+ * `start`, what is left is at most half of a unit, and at the lowest level nothing is left. So 2^30
+ * elements add up to at most 2^62.
  *
- * The unit of float64's level 0 is too large for 2^52 of them. That level takes 2^-128 x. It takes
- * something only of an x far above 2^-894, whose product is exact. */
+ * A thread has registers for a few levels. It first finds the bits that its elements span, and then
+ * reads them once more for each `Levels::count` digits of the span, from the lowest ones on: mostly
+ * once. Bits above and below these digits are cut off.
+ *
+ * The unit of the topmost digits is too large for 2^52 of them. Their levels take 2^-128 x. */
 #ifndef GPUREDUCE_KERNEL_EXACT_LEVELS_H
 #define GPUREDUCE_KERNEL_EXACT_LEVELS_H
 
 #include "exact/device_layout.h"
 #include "exact_deposits.h"
 #include "exact_digits.h"
-#include "exact/round.h"
+#include "exact_rounding.h"
 #include "layout.h"
-#include "matrix.h"
 
-/* T: float for elements that are multiples of 2^-149, below 2^128. Or double. */
-template <typename T> struct Levels {
-    static constexpr bool is_wide = std::is_same<T, double>::value;
-    static constexpr int count = is_wide ? GR_LEVELS_F64 : GR_LEVELS_F32;
-    static constexpr int unit = is_wide ? -1074 : -149, step = 42, half = step / 2, group = 5;
-    static constexpr long long one = 1ll << step, low_half = (1ll << half) - 1;
-    double bin[count];
-    unsigned flags = 0;
+/* The bits that some numbers span: bit 0 counts 2^-1074. */
+struct Span {
+    int low = INT32_MAX, end = 0; /* none: low > end */
+    unsigned flags = 0;           /* of infs and nans, which have no bits */
 
-    static __device__ __forceinline__ double start(int b)
+    /* x is a multiple of the unit in its last place times 2^spare. */
+    __device__ __forceinline__ void take(double x, int spare)
     {
-        int exponent = unit + step * (count - 1 - b) + 52 - (is_wide && b == 0 ? 128 : 0);
-        return __hiloint2double((exponent + 1023) << 20 | 1 << 19, 0);
-    }
-
-    __device__ __forceinline__ Levels()
-    {
-        for (int b = 0; b < count; b++)
-            bin[b] = start(b);
-    }
-
-    /* The part of x that level b takes. */
-    __device__ __forceinline__ double take(int b, double x)
-    {
-        double next = bin[b] + x, taken = next - bin[b];
-        bin[b] = next;
-        return taken;
-    }
-
-    /* Whether a level before `end` takes something of x: at least half of its unit. */
-    static __device__ __forceinline__ bool reaches(double x, int end)
-    {
-        unsigned magnitude = (unsigned)__double2hiint(x) & 0x7fffffff;
-        int exponent = unit + step * (count - end) - 1;
-        return end < count ? magnitude >= (unsigned)(exponent + 1023) << 20 : x != 0;
-    }
-
-    /* Adds several elements. Skips `group` levels at a time if they take nothing. */
-    template <unsigned several> __device__ __forceinline__ void add(double (&x)[several])
-    {
-        for (unsigned j = 0; j < several; j++)
-            if (((unsigned)__double2hiint(x[j]) & 0x7ff00000) == 0x7ff00000) {
-                flags |= special_flag(x[j]);
-                x[j] = 0;
-            }
-        for (unsigned j = 0; is_wide && j < several; j++) {
-            double small = x[j] * 0x1p-128, taken = take(0, small);
-            x[j] = taken == 0 ? x[j] : (small - taken) * 0x1p128;
+        int field = int((unsigned)__double2hiint(x) >> 20 & 0x7ff), last = field ? field - 1 : 0;
+        if (field == 0x7ff) {
+            flags |= special_flag(x);
+        } else if (x != 0) {
+            low = last + spare < low ? last + spare : low;
+            end = last + 53 > end ? last + 53 : end;
         }
-        UNROLLED
-        for (int first = is_wide; first < count; first += group) {
-            int end = first + group < count ? first + group : count;
-            bool is_reached = false;
-            for (unsigned j = 0; j < several; j++)
-                is_reached |= reaches(x[j], end);
-            if (!is_reached)
-                continue;
-            UNROLLED
-            for (int b = first; b < first + group; b++)
-                for (unsigned j = 0; b < end && j < several; j++)
-                    x[j] -= take(b, x[j]);
+    }
+
+    __device__ __forceinline__ int top() const
+    {
+        return (end - 1) / 32;
+    }
+
+    /* Of all lanes of the warp; flags, of the lanes whose numbers differ by multiples of `apart`.
+     */
+    __device__ __forceinline__ void unite(unsigned apart)
+    {
+        for (unsigned offset = 16; offset > 0; offset /= 2) {
+            int other_low = __shfl_xor_sync(0xffffffffu, low, (int)offset),
+                other_end = __shfl_xor_sync(0xffffffffu, end, (int)offset);
+            unsigned other_flags = __shfl_xor_sync(0xffffffffu, flags, (int)offset);
+            low = other_low < low ? other_low : low;
+            end = other_end > end ? other_end : end;
+            flags |= offset >= apart ? other_flags : 0;
         }
+    }
+};
+
+/* Every `step`-th of some terms. */
+struct Part {
+    size_t first, step, end;
+};
+
+/* x without its bits below bit `end`. */
+__device__ __forceinline__ double without_bits_below(double x, int end)
+{
+    int field = int((unsigned)__double2hiint(x) >> 20 & 0x7ff), drop = end - (field ? field - 1 : 0);
+    long long bits = __double_as_longlong(x);
+    return drop <= 0 ? x : drop > 52 ? 0 : __longlong_as_double(bits & (long long)(~0ull << drop));
+}
+
+/* Digits `first` to `first + used - 1` of a sum. */
+struct Levels {
+    static constexpr int count = 6, /* at most */
+        topmost = 61,               /* of the digits that need no scaling */
+        scale = 128;
+    long long level[count] = {}; /* sums of floats' bits; `turns` times those of `start` is zero */
+    unsigned long long turns = 0;
+    int first, used;
+    bool cuts_above, cuts_below, scales;
+
+    __device__ __forceinline__ Levels(const Span &span, int first)
+        : first(first), used(span.top() - first + 1), cuts_above(used > count),
+          cuts_below(span.low / 32 < first)
+    {
+        used = used < count ? used : count;
+        scales = first + used - 1 > topmost;
+    }
+
+    __device__ __forceinline__ double start(int b) const
+    {
+        int field = 32 * (first + b) + 1 - (scales ? scale : 0); /* of 2^52 units */
+        return __hiloint2double(field << 20 | 1 << 19, 0);
     }
 
     __device__ __forceinline__ void add(double x)
     {
-        double one_of[1] = {x};
-        add(one_of);
-    }
-};
-
-/* The sum of many Levels. */
-template <typename T> struct LevelSum {
-    using Of = Levels<T>;
-    long long level[Of::count], top = 0; /* in units of each level; `top` in 2^42 of level 0 */
-    unsigned flags;
-
-    LevelSum() = default;
-
-    /* Of the lanes whose numbers differ by multiples of `apart`. */
-    __device__ __forceinline__ LevelSum(const Of &of, unsigned apart) : flags(of.flags)
-    {
-        for (int b = 0; b < Of::count; b++)
-            level[b] = __double_as_longlong(of.bin[b]) - __double_as_longlong(Of::start(b));
-        for (unsigned offset = apart; offset < 32; offset *= 2) {
-            for (int b = 0; b < Of::count; b++)
-                level[b] += __shfl_xor_sync(0xffffffffu, level[b], (int)offset);
-            flags |= __shfl_xor_sync(0xffffffffu, flags, (int)offset);
-        }
-    }
-
-    /* Carries, so that each level but the top is at least 0, and below 2^42. */
-    __device__ __forceinline__ void carry()
-    {
-        long long over = 0;
+        if (cuts_above)
+            x -= without_bits_below(x, 32 * (first + count));
+        if (cuts_below)
+            x = without_bits_below(x, 32 * first);
+        if (scales)
+            x *= 0x1p-128;
         UNROLLED
-        for (int b = Of::count - 1; b >= 0; b--) {
-            level[b] += over;
-            over = level[b] >> Of::step;
-            level[b] &= Of::one - 1;
-        }
-        top += over;
-    }
-
-    /* Adds it to GR_LEVELS_WORDS words in global memory: halves of levels, since 2^42 sums of
-     * halves cannot overflow. */
-    __device__ __forceinline__ void add_to_words(unsigned long long *word)
-    {
-        carry();
-        for (int b = 0; b < Of::count; b++)
-            if (level[b] != 0) {
-                atomicAdd(&word[2 * b], (unsigned long long)(level[b] & Of::low_half));
-                atomicAdd(&word[2 * b + 1], (unsigned long long)(level[b] >> Of::half));
+        for (int b = count - 1; b >= 0; b--)
+            if (b < used) {
+                double sum = x + start(b);
+                level[b] += __double_as_longlong(sum);
+                x -= sum - start(b);
             }
-        if (top != 0)
-            atomicAdd(&word[2 * Of::count], (unsigned long long)top);
-        if (flags)
-            atomicOr(&word[2 * Of::count + 1], (unsigned long long)flags);
+        turns++;
     }
 
-    __device__ __forceinline__ void read_words(const unsigned long long *word)
+    /* Calls give(k, total) for each digit, where totals are of the lanes whose numbers differ by
+     * multiples of `apart`. */
+    template <typename Give> __device__ __forceinline__ void each(unsigned apart, Give give) const
     {
-        long long over = 0;
         UNROLLED
-        for (int b = Of::count - 1; b >= 0; b--) {
-            long long high = (long long)__ldcg(&word[2 * b + 1]);
-            level[b] = over + (long long)__ldcg(&word[2 * b]) + ((high & Of::low_half) << Of::half);
-            over = high >> Of::half;
-        }
-        top = over + (long long)__ldcg(&word[2 * Of::count]);
-        flags = (unsigned)__ldcg(&word[2 * Of::count + 1]);
-    }
-
-    /* The bits of the sum, rounded once. Takes the first 63 bits, and whether there is more. */
-    __device__ __forceinline__ unsigned long long rounded(gr_load type)
-    {
-        gr_format format = gr_format_of(type);
-        if (flags)
-            return gr_round_flags(flags, format);
-        carry();
-        bool negative = top < 0, more = false;
-        if (negative) {
-            for (int b = 0; b < Of::count; b++)
-                level[b] = -level[b];
-            top = -top;
-            carry();
-        }
-        uint64_t m = (uint64_t)top;
-        int exponent = Of::unit + Of::step * Of::count;
-        UNROLLED
-        for (int b = 0; b < Of::count; b++) {
-            int free = 63 - gr_bit_length(m), taken = free < Of::step ? free : Of::step;
-            int left = Of::step - taken;
-            m = m << taken | (uint64_t)level[b] >> left;
-            more |= (level[b] & ((1ll << left) - 1)) != 0;
-            exponent -= taken;
-        }
-        return gr_round_bits(m | more, exponent, negative, format);
+        for (int b = 0; b < count; b++)
+            if (b < used) {
+                long long total =
+                    level[b] - (long long)(turns * (unsigned long long)__double_as_longlong(start(b)));
+                for (unsigned offset = apart; offset < 32; offset *= 2)
+                    total += __shfl_xor_sync(0xffffffffu, total, (int)offset);
+                give(first + b, total);
+            }
     }
 };
 
-/* Adds up every `step`-th term of a sum from `first` on: a few loads at a time if the terms lie at
- * equal distances. */
-template <typename T>
-__device__ __forceinline__ void add_terms(Levels<T> &sum, const gr_layout &of, const Place &place,
-                                          size_t first, size_t step, size_t terms)
-{
-    constexpr unsigned flight = Levels<T>::is_wide ? 2 : 4;
-    const gr_layout_dim *dim = of.dim + of.kept;
-    const char *base = static_cast<const char *>(of.base) + place.in;
-    bool is_plain = of.reduced == 1 && !of.mask && of.load == load_of<T>();
-    int64_t apart = is_plain ? dim[0].in : 0;
-    MOSTLY_ONCE
-    for (size_t i = first; i < terms; i += is_plain ? flight * step : step) {
-        double x[flight] = {};
-        if (is_plain) {
-            for (unsigned j = 0; j < flight; j++)
-                if (i + j * step < terms)
-                    x[j] = *reinterpret_cast<const T *>(base + int64_t(i + j * step) * apart);
-        } else {
-            Place at(dim, of.reduced, i);
-            if (!of.mask || of.mask[place.mask + at.mask])
-                x[0] = of_layout<double>(of, place.in + at.in);
-        }
-        sum.add(x);
+/* float64 for float64, else float32: all of T. */
+template <typename T> struct Widened {
+    using type = std::conditional_t<sizeof(T) == 8, double, float>;
+};
+
+/* Elements at equal distances. */
+template <typename T> struct Strided {
+    const T *first;
+    int64_t step; /* in elements */
+
+    /* So many bits at the end of each element, as a float64, are zero. */
+    __device__ __forceinline__ int spare() const
+    {
+        return sizeof(T) < 8 ? 29 : 0;
     }
+
+    /* Calls use(x) for the elements of `part`, and for zeros. */
+    template <typename Use> __device__ __forceinline__ void each(const Part &part, Use use) const
+    {
+        constexpr unsigned flight = 4;
+        MOSTLY_ONCE
+        for (size_t i = part.first; i < part.end; i += flight * part.step) {
+            double x[flight] = {};
+            for (unsigned j = 0; j < flight; j++)
+                if (i + j * part.step < part.end)
+                    x[j] = double(typename Widened<T>::type(first[int64_t(i + j * part.step) * step]));
+            for (unsigned j = 0; j < flight; j++)
+                use(x[j]);
+        }
+    }
+};
+
+/* Elements of any layout. */
+struct Scattered {
+    const gr_layout &of;
+    const Place &place;
+
+    __device__ __forceinline__ int spare() const
+    {
+        return of.load == GR_LOAD_f64 || !gr_is_float((gr_load)of.load) ? 0 : 29;
+    }
+
+    template <typename Use> __device__ __forceinline__ void each(const Part &part, Use use) const
+    {
+        constexpr unsigned flight = 4;
+        const gr_layout_dim *dim = of.dim + of.kept;
+        bool is_plain = of.reduced == 1 && !of.mask;
+        MOSTLY_ONCE
+        for (size_t i = part.first; i < part.end; i += is_plain ? flight * part.step : part.step) {
+            double x[flight] = {};
+            if (is_plain) {
+                for (unsigned j = 0; j < flight; j++)
+                    if (i + j * part.step < part.end)
+                        x[j] = of_layout<double>(
+                            of, place.in + int64_t(i + j * part.step) * dim[0].in);
+            } else {
+                Place at(dim, of.reduced, i);
+                if (!of.mask || of.mask[place.mask + at.mask])
+                    x[0] = of_layout<double>(of, place.in + at.in);
+            }
+            for (unsigned j = 0; j < (is_plain ? flight : 1); j++)
+                use(x[j]);
+        }
+    }
+};
+
+/* Calls give(k, total) for the digits of a part of some terms and of an initial number, from the
+ * lowest digit that is not zero to the highest one. With `apart` below 32, totals are of the parts
+ * of all lanes whose numbers differ by multiples of it, and the whole warp calls this function, or
+ * with `apart` 32 a single thread may. Returns the flags. */
+template <typename Terms, typename Give>
+__device__ __forceinline__ unsigned each_digit_of(const Terms &terms, const Part &part,
+                                                  double initial, unsigned apart, Give give)
+{
+    Span span;
+    terms.each(part, [&](double x) { span.take(x, terms.spare()); });
+    span.take(initial, 0);
+    if (apart < 32)
+        span.unite(apart);
+    MOSTLY_ONCE
+    for (int first = span.low / 32; first <= span.top(); first += Levels::count) {
+        Levels levels(span, first);
+        terms.each(part, [&](double x) { levels.add(x); });
+        levels.add(initial);
+        levels.each(apart, give);
+    }
+    return span.flags;
 }
 
-/* Stores the digits of a sum: those of the levels, from the lowest one on, then those of `top`. A
- * function of its own, which reads a copy in memory: others keep their sums in few registers. */
-template <typename T>
-DEVICE_FUNCTION void store_digits(void *to, const DigitsHead &head, LevelSum<T> &sum)
-{
-    using Of = Levels<T>;
-    constexpr int position = Of::unit - GR_EXACT_UNIT;
-    int64_t *digit = store_head(to, head, sum.flags);
-    int k = 0, filled = position % 32;
-    uint64_t bits = 0;
-    sum.carry();
-    for (; k < position / 32; k++)
-        digit[k] = 0;
-    for (int half = 2 * Of::count - 1; half >= 0; half--) {
-        long long level = sum.flags ? 0 : sum.level[half / 2];
-        bits |= (uint64_t)(half % 2 ? level & Of::low_half : level >> Of::half) << filled;
-        filled += Of::half;
-        if (filled >= 32) {
-            digit[k++] = (int64_t)(bits & 0xffffffff);
-            bits >>= 32;
-            filled -= 32;
-        }
+/* Where the digits of a sum go: to those that warps share, to where the sum is stored, or to be
+ * rounded. */
+struct SumDigits {
+    unsigned long long *shared; /* GR_LEVELS_WORDS words: the digits, the flags and a count */
+    int64_t *stored;
+    HighestDigits highest;
+    long long carry = 0; /* to digit `next` of the first two */
+    int next = 0;
+
+    __device__ __forceinline__ SumDigits(unsigned long long *shared, int64_t *stored)
+        : shared(shared), stored(stored)
+    {
     }
-    long long rest = sum.flags ? 0 : sum.top;
-    digit[k++] = (int64_t)((bits | (uint64_t)rest << filled) & 0xffffffff);
-    rest >>= 32 - filled;
-    for (; k < GR_EXACT_DIGITS - 1; k++, rest >>= 32)
-        digit[k] = rest & 0xffffffff;
-    digit[k] = rest;
-}
+
+    __device__ __forceinline__ void give_next(long long total)
+    {
+        long long value = total + carry,
+                  digit = next + 1 < GR_EXACT_DIGITS ? value & 0xffffffff : value;
+        carry = (value - digit) >> 32;
+        if (!shared)
+            stored[next] = digit;
+        else if (digit)
+            atomicAdd(&shared[next], (unsigned long long)digit);
+        next++;
+    }
+
+    __device__ __forceinline__ void give(int k, long long total)
+    {
+        if (!shared && !stored)
+            return highest.give(k, total);
+        while (next < k)
+            give_next(0);
+        give_next(total);
+    }
+
+    /* Adds what is left to the words that `shares` warps share. The last of these goes on with the
+     * sum of all, and others get false. */
+    __device__ __forceinline__ bool joins(unsigned &flags, size_t shares)
+    {
+        const unsigned long long *word = shared;
+        while (carry)
+            give_next(0);
+        if (flags)
+            atomicOr(&shared[GR_EXACT_DIGITS], (unsigned long long)flags);
+        __threadfence();
+        if (atomicAdd(&shared[GR_EXACT_DIGITS + 1], 1ull) + 1 < shares)
+            return false;
+        __threadfence();
+        shared = NULL;
+        next = 0;
+        flags = (unsigned)__ldcg(&word[GR_EXACT_DIGITS]);
+        MOSTLY_ONCE
+        for (int k = 0; k < GR_EXACT_DIGITS; k++)
+            give(k, (long long)__ldcg(&word[k]));
+        return true;
+    }
+
+    /* Stores what comes before the digits and after the last one that was given. */
+    __device__ __forceinline__ void finish(void *to, const DigitsHead &head, unsigned flags)
+    {
+        store_head(to, head, flags);
+        if (flags) {
+            next = 0;
+            carry = 0;
+        }
+        while (next < GR_EXACT_DIGITS)
+            give_next(0);
+    }
+};
 
 /* Finds tasks of a warp, which are `apart` sums each, of which any has a bit. */
 struct NextTask {

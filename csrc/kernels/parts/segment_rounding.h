@@ -2,22 +2,9 @@
 #ifndef GPUREDUCE_KERNEL_SEGMENT_ROUNDING_H
 #define GPUREDUCE_KERNEL_SEGMENT_ROUNDING_H
 
-#include "exact/round.h"
 #include "exact_digits.h"
+#include "exact_rounding.h"
 #include "segment_words.h"
-
-/* Rounds total 2^exponent to a format. */
-__device__ __forceinline__ unsigned long long round_total(__int128 total, int exponent,
-                                                          gr_format format)
-{
-    unsigned __int128 size = total < 0 ? -(unsigned __int128)total : (unsigned __int128)total;
-    unsigned long long upper = (unsigned long long)(size >> 64);
-    int bits = upper ? 64 + gr_bit_length(upper) : gr_bit_length((unsigned long long)size);
-    int drop = bits > 63 ? bits - 63 : 0;
-    bool more = (size & (((unsigned __int128)1 << drop) - 1)) != 0;
-    return gr_round_bits((unsigned long long)(size >> drop) | more, exponent + drop, total < 0,
-                         format);
-}
 
 /* Calls use(bits, k) for words k from 0 to the last but one, where bits are the `width` lowest bits
  * of word k with the carries of those below it. Returns the last word with its carries: the sum is

@@ -1,0 +1,76 @@
+/* Rounds exact sums, which are given digit by digit: the only rounding of such a sum. */
+#ifndef GPUREDUCE_KERNEL_EXACT_ROUNDING_H
+#define GPUREDUCE_KERNEL_EXACT_ROUNDING_H
+
+#include "common.h"
+#include "exact/exact.h"
+#include "exact/round.h"
+
+/* Rounds total 2^exponent to a format. */
+__device__ __forceinline__ unsigned long long round_total(__int128 total, int exponent,
+                                                          gr_format format)
+{
+    unsigned __int128 size = total < 0 ? -(unsigned __int128)total : (unsigned __int128)total;
+    unsigned long long upper = (unsigned long long)(size >> 64);
+    int bits = upper ? 64 + gr_bit_length(upper) : gr_bit_length((unsigned long long)size);
+    int drop = bits > 63 ? bits - 63 : 0;
+    bool more = (size & (((unsigned __int128)1 << drop) - 1)) != 0;
+    return gr_round_bits((unsigned long long)(size >> drop) | more, exponent + drop, total < 0,
+                         format);
+}
+
+/* The highest digits of a sum whose digits are given from the lowest one on, as any integers. They
+ * are carried to digits of -2^31 to 2^31 - 1: then the highest one that is not zero has the sign of
+ * the sum, and what lies below some digits has the sign of the highest of these. */
+struct HighestDigits {
+    long long carry = 0;      /* to digit `next` */
+    int next = 0, at = 0;     /* `at`: the highest digit that is not zero */
+    int digit[3] = {};        /* that one, and the two below it; .. */
+    int below[2] = {};        /* the two below `next`; .. */
+    int rest = 0, under = 0;  /* the signs of what is below those and these */
+
+    static __device__ __forceinline__ int sign(int x)
+    {
+        return (x > 0) - (x < 0);
+    }
+
+    __device__ __forceinline__ void give_next(long long total)
+    {
+        long long value = total + carry;
+        int low = (int)(unsigned)(unsigned long long)value;
+        carry = (value - low) >> 32;
+        if (low) {
+            digit[0] = low;
+            digit[1] = below[0];
+            digit[2] = below[1];
+            rest = under;
+            at = next;
+        }
+        under = below[1] ? sign(below[1]) : under;
+        below[1] = below[0];
+        below[0] = low;
+        next++;
+    }
+
+    /* Of digit k. The first call may give any digit, later ones the next. */
+    __device__ __forceinline__ void give(int k, long long total)
+    {
+        if (next == 0)
+            next = k;
+        give_next(total);
+    }
+
+    /* The bits of the sum, rounded once. */
+    __device__ __forceinline__ unsigned long long rounded(unsigned flags, gr_load type)
+    {
+        gr_format format = gr_format_of(type);
+        if (flags)
+            return gr_round_flags(flags, format);
+        while (carry)
+            give_next(0);
+        __int128 total = ((__int128)digit[0] << 64) + ((__int128)digit[1] << 32) + digit[2];
+        return round_total(4 * total + rest, 32 * (at - 2) + GR_EXACT_UNIT - 2, format);
+    }
+};
+
+#endif
