@@ -72,7 +72,7 @@ static gr_status run_whole(const gr_axis_request *request, gr_launched *launched
 
     if (gr_plan_axis(request, &plan, error) != GR_OK)
         return error->status;
-    bool has_last = gr_acc_is_proven(request->acc) && !plan.lanes;
+    bool has_last = gr_acc_is_proven(request->acc) && !plan.lanes && !plan.adds_again;
     if (has_last && gr_plan_levels(&plan, &last, error) != GR_OK)
         return error->status;
     if (allocate(&plan, has_last ? &last : NULL, &needed, error) == GR_OK &&

@@ -23,6 +23,9 @@ enum {
     SHARE_ROWS = 64,          /* the least rows of a share of columns */
     BATCH_BYTES = 4096,       /* smaller batches of columns waste most of a block */
     SHARE_TERMS = 64,         /* the least elements per thread of a share of any_layout */
+    AGAIN_TERMS = 512,        /* elements that a thread may add up again .. */
+    AGAIN_SUMS = 512,         /* .. if there are fewer sums than these per multiprocessor */
+    MOST_AGAIN = 1 << 29,     /* elements of a sum whose digits fit into 62 bits */
     LANE_TERMS = 4,           /* the least elements per lane of exact_levels .. */
     LEAST_LANE_SHARE = 32,    /* .. and of warps that share a sum */
     SM_THREADS = 2048
@@ -336,6 +339,18 @@ static gr_status check(const gr_axis_plan *p, gr_axis_form found, gr_error *erro
     return error->status = GR_OK;
 }
 
+/* Sums of rows are added up again by as many threads as the first time, others by one thread each:
+ * long ones are left to a launch that shares them, unless there are many. */
+static void decide_on_adding_again(gr_axis_plan *p, gr_axis_form found)
+{
+    bool by_block = is(p, "row_block") || p->team > 1;
+    bool is_shared = found == AS_ROWS || by_block || p->terms <= AGAIN_TERMS ||
+                     p->sum_count >= sms_of(p) * AGAIN_SUMS;
+    p->adds_again = p->shares == 1 && is_shared && p->terms <= MOST_AGAIN;
+    if (by_block && p->adds_again && p->shared_bytes < GR_LEVELS_WORDS * sizeof(uint64_t))
+        p->shared_bytes = GR_LEVELS_WORDS * sizeof(uint64_t);
+}
+
 static gr_status shape(gr_axis_plan *p, gr_axis_form found, gr_error *error)
 {
     gr_load load = found == AS_LAYOUT ? GR_LOAD_any : (gr_load)gr_axis_load(p->request);
@@ -347,6 +362,8 @@ static gr_status shape(gr_axis_plan *p, gr_axis_form found, gr_error *error)
         shape_layout(p);
     else if ((found == AS_COLUMNS ? shape_columns(p, error) : shape_rows(p, error)) != GR_OK)
         return error->status;
+    if (gr_acc_is_proven(p->request->acc) && !p->lanes)
+        decide_on_adding_again(p, found);
     if (p->request->grid)
         p->grid = p->request->grid;
     if (p->grid > 0x7fffffff)

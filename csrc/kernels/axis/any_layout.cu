@@ -25,8 +25,9 @@ __device__ __forceinline__ Acc sum_of_share(const gr_layout &of, const Place &fi
 
 /* `partial` is where the sums of shares go, or NULL if there is one share. */
 template <typename In, typename Acc>
-__global__ void any_layout(gr_layout of, Sums<Acc> out, size_t sums, size_t terms, unsigned team,
-                           unsigned shares, Acc *partial)
+__global__ void __launch_bounds__(1024, 1)
+    any_layout(const __grid_constant__ gr_layout of, Sums<Acc> out, size_t sums, size_t terms,
+               unsigned team, unsigned shares, Acc *partial)
 {
     size_t teams = (size_t)gridDim.x * (blockDim.x / team);
     size_t number = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) / team;
@@ -36,13 +37,17 @@ __global__ void any_layout(gr_layout of, Sums<Acc> out, size_t sums, size_t term
         Place place(of.dim, of.kept, k);
         Acc sum = sum_of_share<Acc>(of, place, terms * share / shares + member,
                                     terms * (share + 1) / shares, team);
+        void *to = static_cast<char *>(out.of.base) + place.out;
         if (team > 1)
             sum = block_sum(sum);
-        if (member == 0 && partial)
-            partial[number] = sum;
-        else if (member == 0)
-            out.put_at(place.out, k, sum);
-        if (team > 1)
-            __syncthreads(); /* the next sum takes the same shared memory */
+        if (partial) {
+            if (member == 0)
+                partial[number] = sum;
+            if (team > 1)
+                __syncthreads(); /* the next sum takes the same shared memory */
+        } else if (team > 1)
+            out.put_by_block(to, k, sum, Scattered{of, place});
+        else if (!out.template is_put<Scattered>(to, k, sum))
+            out.put_again(to, k, Scattered{of, place});
     }
 }

@@ -7,7 +7,8 @@
  * after another. */
 #include "parts/matrix.h"
 
-template <typename In, typename Acc> __global__ void column_thread(Matrix<In> in, Sums<Acc> out)
+template <typename In, typename Acc>
+__global__ void __launch_bounds__(1024, 1) column_thread(Matrix<In> in, Sums<Acc> out)
 {
     size_t columns = in.of.columns, rows = in.of.rows, all = in.of.batches * columns;
     size_t grid = (size_t)gridDim.x * blockDim.x;
@@ -17,6 +18,6 @@ template <typename In, typename Acc> __global__ void column_thread(Matrix<In> in
         Acc sum = 0;
         for (size_t r = 0; r < rows; r++)
             add_to(sum, in.row(batch * rows + r)[c]);
-        out.put(k, sum);
+        out.put(k, sum, Strided<In>{in.batch(batch) + c, in.of.row_step});
     }
 }

@@ -57,18 +57,24 @@ __global__ void __launch_bounds__(256, is_proven<Acc> ? 2 : 3)
         __syncthreads();
         for (unsigned c = threadIdx.x; c < columns; c += blockDim.x) {
             size_t k = batch * (in.of.columns / fold) + tile * tile_width + c;
-            out.put(k * shares + share, shared[place(c)]);
+            out.put(k * shares + share, shared[place(c)],
+                    Strided<In>{in.batch(batch) + tile * tile_width + c, step / fold});
         }
         return;
     }
     size_t to = batch * in.of.columns + tile * tile_width + from;
     if (whole && shares == 1) {
         if (from < left)
-            of.put(out, to);
+            of.put(out, to, [&](unsigned j) { return Strided<In>{first + j, step}; });
         return;
     }
+    unsigned again = 0; /* a bit for each sum that is not proven */
     each_in_turn(of.sum, [&](auto sum, unsigned j) {
+        size_t k = (to + j * apart) * shares + share;
         if (from + j * apart < left)
-            out.put((to + j * apart) * shares + share, Acc(sum));
+            again |= unsigned(!out.template is_put<Strided<In>>(out.place(k), k, Acc(sum))) << j;
+    });
+    out.put_again(again, to, apart, [&](unsigned j) {
+        return Strided<In>{first + j * apart, step};
     });
 }

@@ -33,12 +33,12 @@ __global__ void __launch_bounds__(256, 3)
         bool is_wanted = k < sums && (!bits || bits[k / 32] >> k % 32 & 1);
         bool stores = is_wanted && member == 0;
         Place place(of.dim, of.kept, is_wanted ? k : 0);
-        Part part = {share * lanes + member, shares * lanes, is_wanted ? terms : 0};
+        Share part = {share * lanes + member, shares * lanes, is_wanted ? terms : 0};
         bool begins = stores && share == 0 && out.of.has_initial;
         void *to = static_cast<char *>(out.of.base) + place.out;
-        SumDigits digits(shares > 1 ? words + k * GR_LEVELS_WORDS : NULL,
-                         out.of.as_digits ? static_cast<int64_t *>(to) + GR_WORDS_HEAD + GR_WORDS_FLAGS
-                                          : NULL);
+        SumDigits digits(
+            shares > 1 ? words + k * GR_LEVELS_WORDS : NULL,
+            out.of.as_digits ? static_cast<int64_t *>(to) + GR_WORDS_HEAD + GR_WORDS_FLAGS : NULL);
         unsigned flags =
             each_digit_of(Scattered{of, place}, part, begins ? initial_of<double>(out.of, k) : 0,
                           apart, [&](int i, long long total) {

@@ -23,8 +23,6 @@ __global__ void __launch_bounds__(1024, 1) row_block(Matrix<In> in, Sums<Acc> ou
             add_packs_to(sum, pack);
         }
         sum = block_sum(sum);
-        if (threadIdx.x == 0)
-            out.put(r, sum);
-        __syncthreads(); /* the next row's sums take the same shared memory */
+        out.put_by_block(out.place(r), r, sum, in.terms_of(r));
     }
 }

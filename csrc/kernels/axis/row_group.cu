@@ -42,9 +42,14 @@ __device__ __forceinline__ void add_rows(Matrix<In> in, Sums<Acc> out, size_t r,
             return add_rows<Acc>(in, out, r, lanes);
     unsigned mine = exchange_sums(sum, lanes, member), count = lanes < flight ? flight : 1;
     bool stores = member % (lanes < flight ? lanes : lanes / flight) == 0;
+    size_t number = r + mine * apart;
+    unsigned again = 0; /* a bit for each sum that is not proven */
     for (unsigned k = 0; k < flight; k++)
-        if (stores && k < count && r + (mine + k) * apart < rows)
-            out.put_short(r + (mine + k) * apart, sum[k]);
+        if (stores && k < count && number + k * apart < rows &&
+            !out.template is_put_short<Strided<In>>(number + k * apart, sum[k]))
+            again |= 1u << k;
+    out.put_again(again, number, apart,
+                  [&](unsigned k) { return in.terms_of(number + k * apart); });
 }
 
 template <typename In, typename Acc>

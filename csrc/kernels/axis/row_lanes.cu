@@ -7,7 +7,8 @@
  * Still wasted: loads of one element each, one after another; and lanes, if rows are short. */
 #include "parts/matrix.h"
 
-template <typename In, typename Acc> __global__ void row_lanes(Matrix<In> in, Sums<Acc> out)
+template <typename In, typename Acc>
+__global__ void __launch_bounds__(1024, 1) row_lanes(Matrix<In> in, Sums<Acc> out)
 {
     size_t warps = (size_t)gridDim.x * (blockDim.x / 32);
     size_t first = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) / 32;
@@ -17,8 +18,6 @@ template <typename In, typename Acc> __global__ void row_lanes(Matrix<In> in, Su
         Acc sum = 0;
         for (size_t c = threadIdx.x % 32; c < in.of.columns; c += 32)
             add_to(sum, row[c]);
-        sum = warp_sum(sum);
-        if (threadIdx.x % 32 == 0)
-            out.put(r, sum);
+        out.put_by_warp(r, warp_sum(sum), in.terms_of(r));
     }
 }

@@ -15,7 +15,7 @@ __device__ __forceinline__ void add_each(Matrix<In> in, Sums<Acc> out, size_t be
         Acc sum = 0;
         for (unsigned c = 0; c < (unsigned)in.of.columns; c++)
             add_to(sum, in.row(r)[c]);
-        out.put(r, sum);
+        out.put(r, sum, in.terms_of(r));
     }
 }
 
@@ -37,7 +37,7 @@ __device__ __forceinline__ void add_rows(Pack<In> pack, Matrix<In> in, Sums<Acc>
         if (!sizes.allow(columns) || !out.template put_pack<In>(r, sum))
             add_each(in, out, r, r + rows);
     } else if (!out.template put_pack<In>(r, sum) && !out.put_native(r, sum)) {
-        each_in_turn(sum, [&](auto one, unsigned k) { out.put(r + k, Acc(one)); });
+        each_in_turn(sum, [&](auto one, unsigned k) { out.put(r + k, Acc(one), NoTerms{}); });
     }
 }
 

@@ -7,7 +7,8 @@
  * Still wasted: sectors that are fetched again after they have left the cache. */
 #include "parts/matrix.h"
 
-template <typename In, typename Acc> __global__ void row_thread(Matrix<In> in, Sums<Acc> out)
+template <typename In, typename Acc>
+__global__ void __launch_bounds__(1024, 1) row_thread(Matrix<In> in, Sums<Acc> out)
 {
     size_t grid = (size_t)gridDim.x * blockDim.x,
            first = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -17,6 +18,6 @@ template <typename In, typename Acc> __global__ void row_thread(Matrix<In> in, S
         Acc sum = 0;
         for (size_t c = 0; c < in.of.columns; c++)
             add_to(sum, row[c]);
-        out.put(r, sum);
+        out.put(r, sum, in.terms_of(r));
     }
 }

@@ -45,6 +45,7 @@ __global__ void __launch_bounds__(256, 4)
         for (unsigned i = packs * Pack<In>::count + lane; i < count; i += 32)
             *reinterpret_cast<In *>(tile + tile_offset<In>(i * (unsigned)sizeof(In))) = from[i];
         __syncwarp();
+        unsigned long long again = 0; /* a bit for each row whose sum is not proven */
         for (unsigned k = 0; k < per_lane; k++) {
             unsigned row = lane + 32 * k, begin = row * row_bytes;
             if (row * columns >= count)
@@ -56,13 +57,17 @@ __global__ void __launch_bounds__(256, 4)
                 ShortSum<Acc, In> few = 0;
                 add_tile_row<Acc>(few, sizes, tile, begin, begin + row_bytes);
                 if (sizes.allow(columns)) {
-                    out.put_short(sum_number, few);
+                    if (!out.template is_put_short<Strided<In>>(sum_number, few))
+                        again |= 1ull << k;
                     continue;
                 }
             }
             add_tile_row<Acc>(sum, sizes, tile, begin, begin + row_bytes);
-            out.put(sum_number, sum);
+            if (!out.template is_put<Strided<In>>(out.place(sum_number), sum_number, sum))
+                again |= 1ull << k;
         }
+        size_t mine = t * per_lane * 32 + lane;
+        out.put_again(again, mine, 32, [&](unsigned k) { return in.terms_of(mine + 32 * k); });
         __syncwarp(); /* the next tile takes the same memory */
     }
 }

@@ -30,9 +30,7 @@ __device__ __forceinline__ void add_row(const Matrix<In> &in, const Sums<Acc> &o
                     add_pack_to(sum, pack[k]);
         }
     }
-    sum = warp_sum(sum);
-    if (lane == 0)
-        out.put(r, sum);
+    out.put_by_warp(r, warp_sum(sum), in.terms_of(r));
 }
 
 template <typename In, typename Acc>

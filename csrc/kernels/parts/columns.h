@@ -116,19 +116,27 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
         }
     }
 
-    /* Stores the sums of neighbouring columns, the first of which is sum k. */
-    __device__ __forceinline__ void put(const Sums<Acc> &out, size_t k) const
+    /* Stores the sums of neighbouring columns, the first of which is sum k. terms(j) is column j.
+     */
+    template <typename Terms>
+    __device__ __forceinline__ void put(const Sums<Acc> &out, size_t k, Terms terms) const
     {
+        unsigned again = 0; /* a bit for each sum that is not proven */
         if (!out.template put_pack<In>(k, sum) && !out.put_native(k, sum))
-            each_in_turn(sum, [&](Part one, unsigned j) { out.put_short(k + j, one); });
+            each_in_turn(sum, [&](Part one, unsigned j) {
+                again |= unsigned(!out.template is_put_short<decltype(terms(j))>(k + j, one)) << j;
+            });
+        out.put_again(again, k, 1, terms);
     }
 
     /* The same of sums of so many rows. Returns false if they are short, and one needs a proof. */
-    __device__ __forceinline__ bool store(const Sums<Acc> &out, size_t k, size_t rows) const
+    template <typename Terms>
+    __device__ __forceinline__ bool store(const Sums<Acc> &out, size_t k, size_t rows,
+                                          Terms terms) const
     {
         bool done = true;
         if constexpr (!is_short<Acc, Sum>) {
-            put(out, k);
+            put(out, k, terms);
         } else if (!sizes.allow((unsigned)rows)) {
             done = false;
         } else if (!out.template put_pack<In>(k, sum)) {
@@ -168,9 +176,12 @@ __device__ __forceinline__ void add_elements(const Matrix<In> &in, const Sums<Ac
             others |= 1u << j;
     if (others)
         each_in_turn(of.sum, [&](auto sum, unsigned j) {
-            if (others >> j & 1)
-                out.put_short(number + j * apart, sum);
+            if (others >> j & 1 && out.template is_put_short<Strided<In>>(number + j * apart, sum))
+                others &= ~(1u << j);
         });
+    out.put_again(others, number, apart, [&](unsigned j) {
+        return Strided<In>{in.batch(batch) + first + j * apart, in.of.row_step};
+    });
 }
 
 /* Adds up one column. */
@@ -188,7 +199,7 @@ __device__ __forceinline__ void add_column(const Matrix<In> &in, const Sums<Acc>
             element[k] = r + k < in.of.rows ? at[(int64_t)(r + k) * in.of.row_step] : In{};
         each_in_turn(element, [&](In x, unsigned) { add_to(sum, x); });
     }
-    out.put(batch * in.of.columns + c, sum);
+    out.put(batch * in.of.columns + c, sum, Strided<In>{at, in.of.row_step});
 }
 
 /* The exact sum of one float: nan is the positive quiet one, and zero has no sign. */

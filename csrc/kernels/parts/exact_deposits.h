@@ -14,8 +14,8 @@
 #ifndef GPUREDUCE_EXACT_DEPOSITS_H
 #define GPUREDUCE_EXACT_DEPOSITS_H
 
-#include "common.h"
 #include "exact/device_layout.h"
+#include "exact_rounding.h"
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -99,12 +99,6 @@ __device__ __forceinline__ void add_flags(unsigned flags)
         return;
     atomicOr(&gathering()->word[exact_digits], (unsigned long long)flags);
     atomicExch(&gathering()->is_used, 1u);
-}
-
-/* The flag for an inf or nan. */
-__device__ __forceinline__ unsigned special_flag(double x)
-{
-    return x != x ? GR_EXACT_NAN : x > 0 ? GR_EXACT_PLUS_INF : GR_EXACT_MINUS_INF;
 }
 
 __device__ __forceinline__ double power_of_two(int exponent)

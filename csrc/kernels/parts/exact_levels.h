@@ -5,9 +5,9 @@
  * x goes to the next level down. The bits of such floats are consecutive integers, which add up.
  *
  * Lemma. If x is below 2^32 units of the topmost level, and a multiple of the lowest level's unit,
- * nothing is rounded away: at most 2^32 units go to a level, so x + start stays within the binade of
- * `start`, what is left is at most half of a unit, and at the lowest level nothing is left. So 2^30
- * elements add up to at most 2^62.
+ * nothing is rounded away: at most 2^32 units go to a level, so x + start stays within the binade
+ * of `start`, what is left is at most half of a unit, and at the lowest level nothing is left. So
+ * 2^30 elements add up to at most 2^62.
  *
  * A thread has registers for a few levels. It first finds the bits that its elements span, and then
  * reads them once more for each `Levels::count` digits of the span, from the lowest ones on: mostly
@@ -18,7 +18,6 @@
 #define GPUREDUCE_KERNEL_EXACT_LEVELS_H
 
 #include "exact/device_layout.h"
-#include "exact_deposits.h"
 #include "exact_digits.h"
 #include "exact_rounding.h"
 #include "layout.h"
@@ -61,14 +60,15 @@ struct Span {
 };
 
 /* Every `step`-th of some terms. */
-struct Part {
+struct Share {
     size_t first, step, end;
 };
 
 /* x without its bits below bit `end`. */
 __device__ __forceinline__ double without_bits_below(double x, int end)
 {
-    int field = int((unsigned)__double2hiint(x) >> 20 & 0x7ff), drop = end - (field ? field - 1 : 0);
+    int field = int((unsigned)__double2hiint(x) >> 20 & 0x7ff),
+        drop = end - (field ? field - 1 : 0);
     long long bits = __double_as_longlong(x);
     return drop <= 0 ? x : drop > 52 ? 0 : __longlong_as_double(bits & (long long)(~0ull << drop));
 }
@@ -123,7 +123,8 @@ struct Levels {
         for (int b = 0; b < count; b++)
             if (b < used) {
                 long long total =
-                    level[b] - (long long)(turns * (unsigned long long)__double_as_longlong(start(b)));
+                    level[b] -
+                    (long long)(turns * (unsigned long long)__double_as_longlong(start(b)));
                 for (unsigned offset = apart; offset < 32; offset *= 2)
                     total += __shfl_xor_sync(0xffffffffu, total, (int)offset);
                 give(first + b, total);
@@ -148,7 +149,7 @@ template <typename T> struct Strided {
     }
 
     /* Calls use(x) for the elements of `part`, and for zeros. */
-    template <typename Use> __device__ __forceinline__ void each(const Part &part, Use use) const
+    template <typename Use> __device__ __forceinline__ void each(const Share &part, Use use) const
     {
         constexpr unsigned flight = 4;
         MOSTLY_ONCE
@@ -156,7 +157,8 @@ template <typename T> struct Strided {
             double x[flight] = {};
             for (unsigned j = 0; j < flight; j++)
                 if (i + j * part.step < part.end)
-                    x[j] = double(typename Widened<T>::type(first[int64_t(i + j * part.step) * step]));
+                    x[j] =
+                        double(typename Widened<T>::type(first[int64_t(i + j * part.step) * step]));
             for (unsigned j = 0; j < flight; j++)
                 use(x[j]);
         }
@@ -173,7 +175,7 @@ struct Scattered {
         return of.load == GR_LOAD_f64 || !gr_is_float((gr_load)of.load) ? 0 : 29;
     }
 
-    template <typename Use> __device__ __forceinline__ void each(const Part &part, Use use) const
+    template <typename Use> __device__ __forceinline__ void each(const Share &part, Use use) const
     {
         constexpr unsigned flight = 4;
         const gr_layout_dim *dim = of.dim + of.kept;
@@ -184,8 +186,8 @@ struct Scattered {
             if (is_plain) {
                 for (unsigned j = 0; j < flight; j++)
                     if (i + j * part.step < part.end)
-                        x[j] = of_layout<double>(
-                            of, place.in + int64_t(i + j * part.step) * dim[0].in);
+                        x[j] = of_layout<double>(of,
+                                                 place.in + int64_t(i + j * part.step) * dim[0].in);
             } else {
                 Place at(dim, of.reduced, i);
                 if (!of.mask || of.mask[place.mask + at.mask])
@@ -202,7 +204,7 @@ struct Scattered {
  * of all lanes whose numbers differ by multiples of it, and the whole warp calls this function, or
  * with `apart` 32 a single thread may. Returns the flags. */
 template <typename Terms, typename Give>
-__device__ __forceinline__ unsigned each_digit_of(const Terms &terms, const Part &part,
+__device__ __forceinline__ unsigned each_digit_of(const Terms &terms, const Share &part,
                                                   double initial, unsigned apart, Give give)
 {
     Span span;
@@ -289,6 +291,45 @@ struct SumDigits {
             give_next(0);
     }
 };
+
+template <typename Terms> constexpr bool can_add_again = false;
+template <typename T>
+constexpr bool can_add_again<Strided<T>> = !std::is_class<T>::value || sizeof(T) == 2;
+template <> constexpr bool can_add_again<Scattered> = true;
+
+/* Stores the exact sum of some terms: by a single thread if `apart` is 32. If it is 1, all lanes of
+ * a warp add up a part each. A function of its own: hardly any sum needs it. */
+template <typename Terms>
+DEVICE_FUNCTION void add_again(void *to, gr_load type, unsigned bytes, double initial,
+                               const Terms terms, const Share part, unsigned apart)
+{
+    HighestDigits highest;
+    unsigned flags = each_digit_of(terms, part, initial, apart,
+                                   [&](int k, long long total) { highest.give(k, total); });
+    if (apart == 32 || threadIdx.x % 32 == 0)
+        store_bits(to, highest.rounded(flags, type), bytes);
+}
+
+/* The same by a block, whose shared memory has room for GR_LEVELS_WORDS words. */
+template <typename Terms>
+DEVICE_FUNCTION void add_again_by_block(void *to, gr_load type, unsigned bytes, double initial,
+                                        const Terms terms, size_t count)
+{
+    unsigned long long *word = shared_array<unsigned long long>();
+    bool stores = threadIdx.x % 32 == 0;
+    for (unsigned k = threadIdx.x; k < GR_LEVELS_WORDS; k += blockDim.x)
+        word[k] = 0;
+    __syncthreads();
+    SumDigits digits(word, NULL);
+    unsigned flags = each_digit_of(terms, {threadIdx.x, blockDim.x, count}, initial, 1,
+                                   [&](int k, long long total) {
+                                       if (stores)
+                                           digits.give(k, total);
+                                   });
+    if (stores && digits.joins(flags, blockDim.x / 32))
+        store_bits(to, digits.highest.rounded(flags, type), bytes);
+    __syncthreads();
+}
 
 /* Finds tasks of a warp, which are `apart` sums each, of which any has a bit. */
 struct NextTask {

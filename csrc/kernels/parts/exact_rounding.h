@@ -6,6 +6,23 @@
 #include "exact/exact.h"
 #include "exact/round.h"
 
+/* The flag for an inf or nan. */
+__device__ __forceinline__ unsigned special_flag(double x)
+{
+    return x != x ? GR_EXACT_NAN : x > 0 ? GR_EXACT_PLUS_INF : GR_EXACT_MINUS_INF;
+}
+
+/* Stores the low bytes. */
+__device__ __forceinline__ void store_bits(void *to, unsigned long long bits, unsigned bytes)
+{
+    switch (bytes) {
+    case 1: *static_cast<uint8_t *>(to) = (uint8_t)bits; break;
+    case 2: *static_cast<uint16_t *>(to) = (uint16_t)bits; break;
+    case 4: *static_cast<unsigned *>(to) = (unsigned)bits; break;
+    default: *static_cast<unsigned long long *>(to) = bits;
+    }
+}
+
 /* Rounds total 2^exponent to a format. */
 __device__ __forceinline__ unsigned long long round_total(__int128 total, int exponent,
                                                           gr_format format)
@@ -23,11 +40,11 @@ __device__ __forceinline__ unsigned long long round_total(__int128 total, int ex
  * are carried to digits of -2^31 to 2^31 - 1: then the highest one that is not zero has the sign of
  * the sum, and what lies below some digits has the sign of the highest of these. */
 struct HighestDigits {
-    long long carry = 0;      /* to digit `next` */
-    int next = 0, at = 0;     /* `at`: the highest digit that is not zero */
-    int digit[3] = {};        /* that one, and the two below it; .. */
-    int below[2] = {};        /* the two below `next`; .. */
-    int rest = 0, under = 0;  /* the signs of what is below those and these */
+    long long carry = 0;     /* to digit `next` */
+    int next = 0, at = 0;    /* `at`: the highest digit that is not zero */
+    int digit[3] = {};       /* that one, and the two below it; .. */
+    int below[2] = {};       /* the two below `next`; .. */
+    int rest = 0, under = 0; /* the signs of what is below those and these */
 
     static __device__ __forceinline__ int sign(int x)
     {

@@ -47,7 +47,8 @@ __device__ __forceinline__ bool add_four(const Matrix<In> &in, const Sums<Acc> &
             return false;
     unsigned mine = exchange_sums(sum, 32, lane);
     if (lane % 8 == 0 && r + mine < rows)
-        out.put_short(r + mine, sum[0]);
+        if (!out.template is_put_short<Strided<In>>(r + mine, sum[0]))
+            out.put_again(out.place(r + mine), r + mine, in.terms_of(r + mine));
     return true;
 }
 

@@ -2,7 +2,7 @@
 #ifndef GPUREDUCE_KERNEL_MATRIX_H
 #define GPUREDUCE_KERNEL_MATRIX_H
 
-#include "accumulate.h"
+#include "exact_levels.h"
 
 template <typename T> struct Matrix {
     gr_matrix of;
@@ -27,23 +27,18 @@ template <typename T> struct Matrix {
         return static_cast<const T *>(of.base) + (int64_t)b * of.batch_step;
     }
 
+    /* The elements of a row. */
+    __device__ __forceinline__ Strided<T> terms_of(size_t r) const
+    {
+        return {row(r), 1};
+    }
+
     /* Whether each row begins at a 16-byte boundary and consists of whole packs. */
     __device__ __forceinline__ bool has_whole_packs() const
     {
         return gr_matrix_has_packs(&of, sizeof(T), Pack<T>::count);
     }
 };
-
-/* Stores the low bytes. */
-__device__ __forceinline__ void store_bits(void *to, unsigned long long bits, unsigned bytes)
-{
-    switch (bytes) {
-    case 1: *static_cast<uint8_t *>(to) = (uint8_t)bits; break;
-    case 2: *static_cast<uint16_t *>(to) = (uint16_t)bits; break;
-    case 4: *static_cast<unsigned *>(to) = (unsigned)bits; break;
-    default: *static_cast<unsigned long long *>(to) = bits;
-    }
-}
 
 /* Stores a sum, converted to the type of the sums. Integers wrap around. */
 template <typename T> __device__ __forceinline__ void store_sum(void *to, const gr_sums &of, T sum)
@@ -117,16 +112,30 @@ __device__ __forceinline__ bool finish_proven(const gr_proven3 &sum, const gr_su
     return gr_proven3_finish(&sum, of.additions, format.fraction, format.unit, x);
 }
 
-/* Stores the rounded sum if it is proven. Otherwise leaves it to the kernel exact_levels. */
+/* Stores the rounded sum if it is proven. Returns whether it is. */
 template <typename T>
-__device__ __forceinline__ void finish_sum(void *to, const gr_sums &of, size_t k, Proven<T> sum)
+__device__ __forceinline__ bool store_proven(void *to, const gr_sums &of, size_t k, Proven<T> sum)
 {
     double rounded;
     add_to(sum, initial_of<double>(of, k));
-    if (finish_proven(sum.of, of, &rounded))
+    bool is_done = finish_proven(sum.of, of, &rounded);
+    if (is_done)
         store_sum(to, of, rounded);
-    else if (atomicOr(&of.unproven[k / 32], 1u << k % 32) == 0)
+    return is_done;
+}
+
+/* Leaves a sum to the launch for those that are not proven. */
+__device__ __forceinline__ void mark_unproven(const gr_sums &of, size_t k)
+{
+    if (atomicOr(&of.unproven[k / 32], 1u << k % 32) == 0)
         atomicExch(of.any_unproven, 1u); /* once for each word: all take turns at this address */
+}
+
+template <typename T>
+__device__ __forceinline__ void finish_sum(void *to, const gr_sums &of, size_t k, Proven<T> sum)
+{
+    if (!store_proven(to, of, k, sum))
+        mark_unproven(of, k);
 }
 
 /* The float that 16-bit floats are rounded from. Where it is not the sum, its last bit says that
@@ -150,16 +159,94 @@ __device__ __forceinline__ bool round_short(const gr_sums &of, double sum, doubl
     return true;
 }
 
+/* The terms of sums that only a later launch adds up again. */
+struct NoTerms {
+};
+
 /* The places of the sums. A sum is rounded to its type once, when it is stored. */
 template <typename Acc> struct Sums {
     gr_sums of;
 
-    __device__ __forceinline__ void put(size_t k, Acc sum) const
+    __device__ __forceinline__ void *place(size_t k) const
     {
-        if (of.is_partial)
+        return static_cast<char *>(of.base) + k * of.bytes;
+    }
+
+    /* Returns false if the sum is not proven and no later launch adds it up again. */
+    template <typename Terms>
+    __device__ __forceinline__ bool is_put(void *to, size_t k, Acc sum) const
+    {
+        if (of.is_partial) {
             static_cast<Acc *>(of.base)[k] = sum;
-        else
-            finish_sum(static_cast<char *>(of.base) + k * of.bytes, of, k, sum);
+        } else if constexpr (is_proven<Acc> && can_add_again<Terms>) {
+            if (!store_proven(to, of, k, sum)) {
+                if (!of.unproven)
+                    return false;
+                mark_unproven(of, k);
+            }
+        } else
+            finish_sum(to, of, k, sum);
+        return true;
+    }
+
+    /* Adds up the terms of sum k by one thread, and stores the sum. */
+    template <typename Terms>
+    __device__ __forceinline__ void put_again(void *to, size_t k, const Terms &terms) const
+    {
+        if constexpr (is_proven<Acc> && can_add_again<Terms>)
+            add_again(to, of.type, of.bytes, initial_again(k), terms, {0, 1, of.count}, 32);
+    }
+
+    /* The same for the sums k + j apart with a bit j in `which`, whose terms are terms(j). */
+    template <typename Bits, typename Terms>
+    __device__ __forceinline__ void put_again(Bits which, size_t k, size_t apart, Terms terms) const
+    {
+        MOSTLY_ONCE
+        for (; which; which &= which - 1) {
+            unsigned j = unsigned(__ffsll((long long)which)) - 1;
+            put_again(place(k + j * apart), k + j * apart, terms(j));
+        }
+    }
+
+    /* Stores sum k. If it is not proven, adds up its terms again, unless a later launch does. */
+    template <typename Terms>
+    __device__ __forceinline__ void put(size_t k, Acc sum, const Terms &terms) const
+    {
+        if (!is_put<Terms>(place(k), k, sum))
+            put_again(place(k), k, terms);
+    }
+
+    __device__ __forceinline__ double initial_again(size_t k) const
+    {
+        return of.has_initial ? initial_of<double>(of, k) : 0;
+    }
+
+    /* The same for a sum in lane 0 of a warp, all of whose lanes call this function. */
+    template <typename Terms>
+    __device__ __forceinline__ void put_by_warp(size_t k, Acc sum, const Terms &terms) const
+    {
+        unsigned lane = threadIdx.x % 32;
+        bool is_done = lane > 0 || is_put<Terms>(place(k), k, sum);
+        if constexpr (is_proven<Acc> && can_add_again<Terms>)
+            if (!__all_sync(0xffffffffu, is_done)) {
+                double initial = lane == 0 ? initial_again(k) : 0;
+                add_again(place(k), of.type, of.bytes, initial, terms, {lane, 32, of.count}, 1);
+            }
+    }
+
+    /* The same for a sum in thread 0 of a block. A block barrier follows. */
+    template <typename Terms>
+    __device__ __forceinline__ void put_by_block(void *to, size_t k, Acc sum,
+                                                 const Terms &terms) const
+    {
+        bool is_done = threadIdx.x > 0 || is_put<Terms>(to, k, sum);
+        if constexpr (is_proven<Acc> && can_add_again<Terms>) {
+            if (__syncthreads_or(!is_done)) {
+                double initial = threadIdx.x == 0 ? initial_again(k) : 0;
+                add_again_by_block(to, of.type, of.bytes, initial, terms, of.count);
+            }
+        } else
+            __syncthreads();
     }
 
     /* Stores a short sum, which is exact. Returns false if it needs a proof. */
@@ -172,12 +259,14 @@ template <typename Acc> struct Sums {
         return true;
     }
 
-    template <typename Sum> __device__ __forceinline__ void put_short(size_t k, Sum sum) const
+    /* The same as is_put() for what may be a short sum. */
+    template <typename Terms, typename Sum>
+    __device__ __forceinline__ bool is_put_short(size_t k, Sum sum) const
     {
         if constexpr (is_short<Acc, Sum>)
             if (put_exact(k, sum))
-                return;
-        put(k, Acc(sum));
+                return true;
+        return is_put<Terms>(place(k), k, Acc(sum));
     }
 
     /* Rounds sum k to T, the elements' type. Returns false if the sums have another type, or if it
@@ -245,12 +334,6 @@ template <typename Acc> struct Sums {
         memcpy(&bits, rounded, sizeof bits);
         *reinterpret_cast<Bits *>(to) = bits;
         return true;
-    }
-
-    /* Stores sum k at a distance of so many bytes from the first one. */
-    __device__ __forceinline__ void put_at(int64_t distance, size_t k, Acc sum) const
-    {
-        finish_sum(static_cast<char *>(of.base) + distance, of, k, sum);
     }
 
     /* Stores neighbouring sums of the accumulator's type, by wide stores if possible. Returns false
