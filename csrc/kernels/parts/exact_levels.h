@@ -261,7 +261,7 @@ struct SumDigits {
      * sum of all, and others get false. */
     __device__ __forceinline__ bool joins(unsigned &flags, size_t shares)
     {
-        const unsigned long long *word = shared;
+        const volatile unsigned long long *word = shared;
         while (carry)
             give_next(0);
         if (flags)
@@ -272,10 +272,10 @@ struct SumDigits {
         __threadfence();
         shared = NULL;
         next = 0;
-        flags = (unsigned)__ldcg(&word[GR_EXACT_DIGITS]);
+        flags = (unsigned)word[GR_EXACT_DIGITS];
         MOSTLY_ONCE
         for (int k = 0; k < GR_EXACT_DIGITS; k++)
-            give(k, (long long)__ldcg(&word[k]));
+            give(k, (long long)word[k]);
         return true;
     }
 
