@@ -36,9 +36,7 @@ __device__ __forceinline__ void add_packs(const Matrix<In> &in, const Sums<Acc> 
     UNROLLED
     for (unsigned k = 0; k < flight; k++)
         if (first + k * apart < packs &&
-            !of[k].store(out, (first + k * apart) * width, in.of.rows, [&](unsigned j) {
-                return Strided<In>{at[k] + j, in.of.row_step};
-            }))
+            !of[k].store(out, (first + k * apart) * width, in.of.rows, {at[k], in.of.row_step}))
             again |= 1u << k;
     if constexpr (is_short<Acc, Sum>)
         for (; again; again &= again - 1)

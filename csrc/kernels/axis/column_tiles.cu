@@ -64,8 +64,9 @@ __global__ void __launch_bounds__(256, is_proven<Acc> ? 2 : 3)
     }
     size_t to = batch * in.of.columns + tile * tile_width + from;
     if (whole && shares == 1) {
-        if (from < left)
-            of.put(out, to, [&](unsigned j) { return Strided<In>{first + j, step}; });
+        unsigned again = from < left ? of.template put<Strided<In>>(out, to) : 0;
+        unsigned before = threadIdx.x % 32 * width;
+        put_again_across<width>(out, again, to - before, Strided<In>{first - before, step});
         return;
     }
     unsigned again = 0; /* a bit for each sum that is not proven */

@@ -48,8 +48,7 @@ __device__ __forceinline__ void add_rows(Matrix<In> in, Sums<Acc> out, size_t r,
         if (stores && k < count && number + k * apart < rows &&
             !out.template is_put_short<Strided<In>>(number + k * apart, sum[k]))
             again |= 1u << k;
-    out.put_again(again, number, apart,
-                  [&](unsigned k) { return in.terms_of(number + k * apart); });
+    out.put_again_by_warp(again, number, apart, [&](size_t k) { return in.terms_of(k); });
 }
 
 template <typename In, typename Acc>

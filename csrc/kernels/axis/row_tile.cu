@@ -66,8 +66,8 @@ __global__ void __launch_bounds__(256, 4)
             if (!out.template is_put<Strided<In>>(out.place(sum_number), sum_number, sum))
                 again |= 1ull << k;
         }
-        size_t mine = t * per_lane * 32 + lane;
-        out.put_again(again, mine, 32, [&](unsigned k) { return in.terms_of(mine + 32 * k); });
+        out.put_again_by_warp(again, t * per_lane * 32 + lane, 32,
+                              [&](size_t k) { return in.terms_of(k); });
         __syncwarp(); /* the next tile takes the same memory */
     }
 }

@@ -116,27 +116,28 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
         }
     }
 
-    /* Stores the sums of neighbouring columns, the first of which is sum k. terms(j) is column j.
-     */
+    /* Stores the sums of neighbouring columns, the first of which is sum k. Returns a bit for each
+     * that has to be added up again. */
     template <typename Terms>
-    __device__ __forceinline__ void put(const Sums<Acc> &out, size_t k, Terms terms) const
+    __device__ __forceinline__ unsigned put(const Sums<Acc> &out, size_t k) const
     {
-        unsigned again = 0; /* a bit for each sum that is not proven */
+        unsigned again = 0;
         if (!out.template put_pack<In>(k, sum) && !out.put_native(k, sum))
             each_in_turn(sum, [&](Part one, unsigned j) {
-                again |= unsigned(!out.template is_put_short<decltype(terms(j))>(k + j, one)) << j;
+                again |= unsigned(!out.template is_put_short<Terms>(k + j, one)) << j;
             });
-        out.put_again(again, k, 1, terms);
+        return again;
     }
 
     /* The same of sums of so many rows. Returns false if they are short, and one needs a proof. */
-    template <typename Terms>
     __device__ __forceinline__ bool store(const Sums<Acc> &out, size_t k, size_t rows,
-                                          Terms terms) const
+                                          const Strided<In> &first) const
     {
         bool done = true;
         if constexpr (!is_short<Acc, Sum>) {
-            put(out, k, terms);
+            out.put_again(put<Strided<In>>(out, k), k, 1, [&](unsigned j) {
+                return Strided<In>{first.first + j, first.step};
+            });
         } else if (!sizes.allow((unsigned)rows)) {
             done = false;
         } else if (!out.template put_pack<In>(k, sum)) {
@@ -145,6 +146,20 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
         return done;
     }
 };
+
+/* Adds up columns again, of which each lane of a warp has `width` neighbours with a bit in `again`.
+ * They are dealt out, so that lanes read neighbours. The warp's first column is sum k. */
+template <unsigned width, typename In, typename Acc>
+__device__ __forceinline__ void put_again_across(const Sums<Acc> &out, unsigned again, size_t k,
+                                                 const Strided<In> &first)
+{
+    if (!is_proven<Acc> || !__any_sync(0xffffffffu, again != 0))
+        return;
+    MOSTLY_ONCE
+    for (unsigned c = threadIdx.x % 32; c < width * 32; c += 32)
+        if (__shfl_sync(0xffffffffu, again, int(c / width)) >> c % width & 1)
+            out.put_again(out.place(k + c), k + c, Strided<In>{first.first + c, first.step});
+}
 
 /* Adds the sums of a block's other teams, `count` each, to those of its first one. */
 template <typename Acc>

@@ -48,14 +48,11 @@ struct Span {
      */
     __device__ __forceinline__ void unite(unsigned apart)
     {
-        for (unsigned offset = 16; offset > 0; offset /= 2) {
-            int other_low = __shfl_xor_sync(0xffffffffu, low, (int)offset),
-                other_end = __shfl_xor_sync(0xffffffffu, end, (int)offset);
-            unsigned other_flags = __shfl_xor_sync(0xffffffffu, flags, (int)offset);
-            low = other_low < low ? other_low : low;
-            end = other_end > end ? other_end : end;
-            flags |= offset >= apart ? other_flags : 0;
-        }
+        low = (int)smallest_in_warp((unsigned)low);
+        end = (int)largest_in_warp((unsigned)end);
+        if (__any_sync(0xffffffffu, flags != 0))
+            for (unsigned offset = apart; offset < 32; offset *= 2)
+                flags |= __shfl_xor_sync(0xffffffffu, flags, (int)offset);
     }
 };
 
@@ -175,26 +172,25 @@ struct Scattered {
         return of.load == GR_LOAD_f64 || !gr_is_float((gr_load)of.load) ? 0 : 29;
     }
 
+    template <typename T> __device__ __forceinline__ Strided<T> strided() const
+    {
+        const char *first = static_cast<const char *>(of.base) + place.in;
+        return {reinterpret_cast<const T *>(first), of.dim[of.kept].in / (int64_t)sizeof(T)};
+    }
+
     template <typename Use> __device__ __forceinline__ void each(const Share &part, Use use) const
     {
-        constexpr unsigned flight = 4;
         const gr_layout_dim *dim = of.dim + of.kept;
-        bool is_plain = of.reduced == 1 && !of.mask;
+        bool is_strided = of.reduced == 1 && !of.mask;
+        if (is_strided && of.load == GR_LOAD_f32 && dim[0].in % 4 == 0)
+            return strided<float>().each(part, use);
+        if (is_strided && of.load == GR_LOAD_f64 && dim[0].in % 8 == 0)
+            return strided<double>().each(part, use);
         MOSTLY_ONCE
-        for (size_t i = part.first; i < part.end; i += is_plain ? flight * part.step : part.step) {
-            double x[flight] = {};
-            if (is_plain) {
-                for (unsigned j = 0; j < flight; j++)
-                    if (i + j * part.step < part.end)
-                        x[j] = of_layout<double>(of,
-                                                 place.in + int64_t(i + j * part.step) * dim[0].in);
-            } else {
-                Place at(dim, of.reduced, i);
-                if (!of.mask || of.mask[place.mask + at.mask])
-                    x[0] = of_layout<double>(of, place.in + at.in);
-            }
-            for (unsigned j = 0; j < (is_plain ? flight : 1); j++)
-                use(x[j]);
+        for (size_t i = part.first; i < part.end; i += part.step) {
+            Place at(dim, of.reduced, i);
+            if (!of.mask || of.mask[place.mask + at.mask])
+                use(of_layout<double>(of, place.in + at.in));
         }
     }
 };
@@ -225,7 +221,8 @@ __device__ __forceinline__ unsigned each_digit_of(const Terms &terms, const Shar
 /* Where the digits of a sum go: to those that warps share, to where the sum is stored, or to be
  * rounded. */
 struct SumDigits {
-    unsigned long long *shared; /* GR_LEVELS_WORDS words: the digits, the flags and a count */
+    enum { FLAGS = GR_EXACT_DIGITS, COUNT, FIRST, END }; /* words after the digits */
+    unsigned long long *shared;
     int64_t *stored;
     HighestDigits highest;
     long long carry = 0; /* to digit `next` of the first two */
@@ -252,6 +249,10 @@ struct SumDigits {
     {
         if (!shared && !stored)
             return highest.give(k, total);
+        if (shared && next == 0) {
+            atomicMax(&shared[FIRST], (unsigned long long)(GR_EXACT_DIGITS - k));
+            next = k;
+        }
         while (next < k)
             give_next(0);
         give_next(total);
@@ -265,16 +266,18 @@ struct SumDigits {
         while (carry)
             give_next(0);
         if (flags)
-            atomicOr(&shared[GR_EXACT_DIGITS], (unsigned long long)flags);
+            atomicOr(&shared[FLAGS], (unsigned long long)flags);
+        atomicMax(&shared[END], (unsigned long long)next);
         __threadfence();
-        if (atomicAdd(&shared[GR_EXACT_DIGITS + 1], 1ull) + 1 < shares)
+        if (atomicAdd(&shared[COUNT], 1ull) + 1 < shares)
             return false;
         __threadfence();
         shared = NULL;
         next = 0;
-        flags = (unsigned)word[GR_EXACT_DIGITS];
+        flags = (unsigned)word[FLAGS];
+        int end = (int)word[END];
         MOSTLY_ONCE
-        for (int k = 0; k < GR_EXACT_DIGITS; k++)
+        for (int k = GR_EXACT_DIGITS - (int)word[FIRST]; k < end; k++)
             give(k, (long long)word[k]);
         return true;
     }

@@ -46,9 +46,9 @@ __device__ __forceinline__ bool add_four(const Matrix<In> &in, const Sums<Acc> &
         if (!sizes.allow_in_warp((unsigned)columns))
             return false;
     unsigned mine = exchange_sums(sum, 32, lane);
-    if (lane % 8 == 0 && r + mine < rows)
-        if (!out.template is_put_short<Strided<In>>(r + mine, sum[0]))
-            out.put_again(out.place(r + mine), r + mine, in.terms_of(r + mine));
+    bool is_done =
+        lane % 8 || r + mine >= rows || out.template is_put_short<Strided<In>>(r + mine, sum[0]);
+    out.put_again_by_warp(!is_done, r + mine, 1, [&](size_t k) { return in.terms_of(k); });
     return true;
 }
 

@@ -159,6 +159,8 @@ __device__ __forceinline__ bool round_short(const gr_sums &of, double sum, doubl
     return true;
 }
 
+enum { AGAIN_ALONE = 64 }; /* the most terms that a thread adds up again alone, of a row */
+
 /* The terms of sums that only a later launch adds up again. */
 struct NoTerms {
 };
@@ -208,6 +210,34 @@ template <typename Acc> struct Sums {
         }
     }
 
+    /* The same by a warp, all of whose lanes have such bits. */
+    template <typename Terms>
+    __device__ __forceinline__ void put_again_by_warp(unsigned long long which, size_t k,
+                                                      size_t apart, Terms terms) const
+    {
+        if constexpr (is_proven<Acc>) {
+            if (of.count <= AGAIN_ALONE)
+                return put_again(which, k, apart, [&](unsigned j) { return terms(k + j * apart); });
+            MOSTLY_ONCE
+            while (unsigned waiting = __ballot_sync(0xffffffffu, which != 0)) {
+                int lane = __ffs((int)waiting) - 1;
+                size_t mine = k + size_t(__ffsll((long long)which) - 1) * apart;
+                size_t number = __shfl_sync(0xffffffffu, (unsigned long long)mine, lane);
+                put_again_by_warp(number, terms(number));
+                if (int(threadIdx.x % 32) == lane)
+                    which &= which - 1;
+            }
+        }
+    }
+
+    template <typename Terms>
+    __device__ __forceinline__ void put_again_by_warp(size_t k, const Terms &terms) const
+    {
+        unsigned lane = threadIdx.x % 32;
+        double initial = lane == 0 ? initial_again(k) : 0;
+        add_again(place(k), of.type, of.bytes, initial, terms, {lane, 32, of.count}, 1);
+    }
+
     /* Stores sum k. If it is not proven, adds up its terms again, unless a later launch does. */
     template <typename Terms>
     __device__ __forceinline__ void put(size_t k, Acc sum, const Terms &terms) const
@@ -225,13 +255,10 @@ template <typename Acc> struct Sums {
     template <typename Terms>
     __device__ __forceinline__ void put_by_warp(size_t k, Acc sum, const Terms &terms) const
     {
-        unsigned lane = threadIdx.x % 32;
-        bool is_done = lane > 0 || is_put<Terms>(place(k), k, sum);
+        bool is_done = threadIdx.x % 32 > 0 || is_put<Terms>(place(k), k, sum);
         if constexpr (is_proven<Acc> && can_add_again<Terms>)
-            if (!__all_sync(0xffffffffu, is_done)) {
-                double initial = lane == 0 ? initial_again(k) : 0;
-                add_again(place(k), of.type, of.bytes, initial, terms, {lane, 32, of.count}, 1);
-            }
+            if (!__all_sync(0xffffffffu, is_done))
+                put_again_by_warp(k, terms);
     }
 
     /* The same for a sum in thread 0 of a block. A block barrier follows. */

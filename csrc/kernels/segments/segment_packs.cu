@@ -53,7 +53,7 @@ __device__ __forceinline__ bool put_packs(const gr_segment_job &of, const Part &
     for (auto &sum : sums.sum)
         sum = sum_of_lanes(sum, target.lanes, target.with_own);
     if (target.stores)
-        sums.put(Sums<Acc>{of.sums}, target.number, [](unsigned) { return NoTerms{}; });
+        sums.template put<NoTerms>(Sums<Acc>{of.sums}, target.number);
     return true;
 }
 
