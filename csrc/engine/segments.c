@@ -120,11 +120,11 @@ static gr_load merged(gr_acc acc)
 /* Adds up again the sums whose rounding is not proven. */
 static gr_status add_digits(run *r)
 {
-    size_t bytes = GR_EXACT_HEADER_WORDS * sizeof(uint64_t);
+    size_t bytes = (GR_LEVELS_WORDS + 2) * sizeof(uint64_t); /* and the bounds of a segment */
     if (!gr_acc_is_proven(r->request->acc))
         return GR_OK;
-    return gr_launch_segment_step(r, (step){"segment_digits", (gr_load)r->request->load, GR_ACC_u64,
-                                            r->sms * 8, 1, BLOCK / 2, bytes});
+    return gr_launch_segment_step(
+        r, (step){"segment_digits", GR_LOAD_u64, GR_ACC_u64, r->sms * 8, 1, BLOCK / 2, bytes});
 }
 
 /* Adds up rows of sorted ids, in one pass over ids and values. */

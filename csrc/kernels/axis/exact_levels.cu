@@ -45,6 +45,8 @@ __global__ void __launch_bounds__(256, 3)
                               if (stores)
                                   digits.give(i, total);
                           });
+        if (stores && shares > 1)
+            digits.leave();
         if (!stores || (shares > 1 && !digits.joins(flags, shares)))
             continue;
         if (out.of.as_digits)

@@ -11,7 +11,7 @@
 /* A tile has `per_lane` rows for each lane of a warp: `most` elements, or fewer at the end of the
  * array. Each warp has `tile_bytes` bytes of shared memory for its tile. */
 template <typename In, typename Acc>
-__global__ void __launch_bounds__(256, 4)
+__global__ void __launch_bounds__(256, is_proven<Acc> && sizeof(In) == 8 ? 3 : 4)
     row_tile(Matrix<In> in, Sums<Acc> out, unsigned per_lane, unsigned tile_bytes)
 {
     using Word = std::conditional_t<sizeof(In) == 8, unsigned long long, unsigned>;

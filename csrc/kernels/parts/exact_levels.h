@@ -129,13 +129,9 @@ struct Levels {
     }
 };
 
-/* float64 for float64, else float32: all of T. */
-template <typename T> struct Widened {
-    using type = std::conditional_t<sizeof(T) == 8, double, float>;
-};
-
 /* Elements at equal distances. */
 template <typename T> struct Strided {
+    using Wide = std::conditional_t<sizeof(T) == 8, double, float>;
     const T *first;
     int64_t step; /* in elements */
 
@@ -145,19 +141,19 @@ template <typename T> struct Strided {
         return sizeof(T) < 8 ? 29 : 0;
     }
 
-    /* Calls use(x) for the elements of `part`, and for zeros. */
+    /* Calls use(x) for the elements of `part`. */
     template <typename Use> __device__ __forceinline__ void each(const Share &part, Use use) const
     {
-        constexpr unsigned flight = 4;
+        constexpr unsigned flight = sizeof(T) == 8 ? 4 : 8;
         MOSTLY_ONCE
         for (size_t i = part.first; i < part.end; i += flight * part.step) {
-            double x[flight] = {};
+            Wide x[flight] = {};
             for (unsigned j = 0; j < flight; j++)
                 if (i + j * part.step < part.end)
-                    x[j] =
-                        double(typename Widened<T>::type(first[int64_t(i + j * part.step) * step]));
+                    x[j] = Wide(first[int64_t(i + j * part.step) * step]);
             for (unsigned j = 0; j < flight; j++)
-                use(x[j]);
+                if (i + j * part.step < part.end)
+                    use(double(x[j]));
         }
     }
 };
@@ -258,22 +254,27 @@ struct SumDigits {
         give_next(total);
     }
 
-    /* Adds what is left to the words that `shares` warps share. The last of these goes on with the
-     * sum of all, and others get false. */
+    /* Adds what is left to the words that warps share. Then more digits may be given, from the
+     * lowest one on. */
+    __device__ __forceinline__ void leave()
+    {
+        while (carry)
+            give_next(0);
+        atomicMax(&shared[END], (unsigned long long)next);
+        next = 0;
+    }
+
+    /* After this, the last of `shares` warps goes on with the sum of all. The others get false. */
     __device__ __forceinline__ bool joins(unsigned &flags, size_t shares)
     {
         const volatile unsigned long long *word = shared;
-        while (carry)
-            give_next(0);
         if (flags)
             atomicOr(&shared[FLAGS], (unsigned long long)flags);
-        atomicMax(&shared[END], (unsigned long long)next);
         __threadfence();
         if (atomicAdd(&shared[COUNT], 1ull) + 1 < shares)
             return false;
         __threadfence();
         shared = NULL;
-        next = 0;
         flags = (unsigned)word[FLAGS];
         int end = (int)word[END];
         MOSTLY_ONCE
@@ -323,12 +324,19 @@ DEVICE_FUNCTION void add_again_by_block(void *to, gr_load type, unsigned bytes, 
     for (unsigned k = threadIdx.x; k < GR_LEVELS_WORDS; k += blockDim.x)
         word[k] = 0;
     __syncthreads();
+    constexpr size_t room = (size_t)1 << 30; /* elements whose digits fit into 62 bits */
     SumDigits digits(word, NULL);
-    unsigned flags = each_digit_of(terms, {threadIdx.x, blockDim.x, count}, initial, 1,
-                                   [&](int k, long long total) {
-                                       if (stores)
-                                           digits.give(k, total);
-                                   });
+    unsigned flags = 0;
+    size_t begin = 0;
+    do {
+        Share mine = {begin + threadIdx.x, blockDim.x, count - begin < room ? count : begin + room};
+        flags |= each_digit_of(terms, mine, begin ? 0 : initial, 1, [&](int k, long long total) {
+            if (stores)
+                digits.give(k, total);
+        });
+        if (stores)
+            digits.leave();
+    } while ((begin += room) < count);
     if (stores && digits.joins(flags, blockDim.x / 32))
         store_bits(to, digits.highest.rounded(flags, type), bytes);
     __syncthreads();

@@ -4,13 +4,33 @@
  * nearly always prove how a sum is rounded. They mark the few sums without a proof, and those are
  * added up again here. For sums along an axis, exact_levels does so.
  *
- * Still wasted: three atomic additions per element. */
-#include "parts/exact_words.h"
+ * Still wasted: to read the elements twice, or more often if their sizes differ widely. */
+#include "parts/exact_levels.h"
 #include "parts/segment_rows.h"
 
-template <typename In, typename Word> __global__ void segment_digits(gr_segment_job of)
+/* The elements of a segment in one column. */
+struct SegmentTerms {
+    const gr_segment_job &of;
+    const char *column;
+    uint64_t begin;
+
+    __device__ __forceinline__ int spare() const
+    {
+        return 0;
+    }
+
+    template <typename Use> __device__ __forceinline__ void each(const Share &part, Use use) const
+    {
+        for (size_t i = begin + part.first; i < begin + part.end; i += part.step) {
+            uint64_t row = needs_order(of) ? row_in(of, of.order[i]) : i;
+            use(element_at<double>(column + (int64_t)row * of.values.row_step, 0, of.load));
+        }
+    }
+};
+
+template <typename In, typename Word>
+__global__ void segment_digits(const __grid_constant__ gr_segment_job of)
 {
-    constexpr uint64_t room = (uint64_t)1 << 29; /* elements whose digits fit into 62 bits */
     const unsigned *bits = of.sums.unproven;
     uint64_t sums = of.segments * of.columns;
 
@@ -20,34 +40,18 @@ template <typename In, typename Word> __global__ void segment_digits(gr_segment_
         if (!(bits[i / 32] >> i % 32 & 1))
             continue;
         uint64_t k = i / of.columns, c = i % of.columns;
-        const char *column =
-            static_cast<const char *>(of.values.base) + column_offset(of.values, c);
-        long long *shared = gathering()->value;
+        unsigned long long *bounds = shared_array<unsigned long long>() + GR_LEVELS_WORDS;
         if (threadIdx.x < 32) { /* the block's loops need equal bounds, even if offsets change */
             Bounds rows = rows_of(of, k);
             if (threadIdx.x == 0) {
-                shared[0] = (long long)rows.begin;
-                shared[1] = (long long)rows.end;
+                bounds[0] = rows.begin;
+                bounds[1] = rows.end > rows.begin ? rows.end - rows.begin : 0;
             }
         }
-        clear_words();
         __syncthreads();
-        uint64_t last = (uint64_t)shared[1];
-        for (uint64_t begin = (uint64_t)shared[0]; begin < last; begin += room) {
-            uint64_t end = begin + room < last ? begin + room : last;
-            for (uint64_t i = begin + threadIdx.x; i < end; i += blockDim.x) {
-                uint64_t row = needs_order(of) ? row_in(of, of.order[i]) : i;
-                deposit(element_at<double>(column + (int64_t)row * of.values.row_step, 0, of.load));
-            }
-            __syncthreads();
-            if (threadIdx.x == 0)
-                carry_digits(gathering()->word);
-            __syncthreads();
-        }
-        if (threadIdx.x == 0) {
-            deposit(initial_of<double>(of.sums, c));
-            store_bits(place_of_sum(of, k, c), round_words(of.sums.type), of.sums.bytes);
-        }
-        __syncthreads();
+        const char *values = static_cast<const char *>(of.values.base);
+        SegmentTerms terms = {of, values + column_offset(of.values, c), bounds[0]};
+        add_again_by_block(place_of_sum(of, k, c), of.sums.type, of.sums.bytes,
+                           threadIdx.x == 0 ? initial_of<double>(of.sums, c) : 0, terms, bounds[1]);
     }
 }
