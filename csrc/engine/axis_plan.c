@@ -23,8 +23,8 @@ enum {
     SHARE_ROWS = 64,          /* the least rows of a share of columns */
     BATCH_BYTES = 4096,       /* smaller batches of columns waste most of a block */
     SHARE_TERMS = 64,         /* the least elements per thread of a share of any_layout */
-    AGAIN_TERMS = 512,        /* elements that a thread may add up again .. */
-    AGAIN_SUMS = 512,         /* .. if there are fewer sums than these per multiprocessor */
+    AGAIN_TERMS = 128,        /* elements that a thread may add up again .. */
+    AGAIN_SUMS = 1024,        /* .. if there are fewer sums than these per multiprocessor */
     MOST_AGAIN = 1 << 29,     /* elements of a sum whose digits fit into 62 bits */
     LANE_TERMS = 4,           /* the least elements per lane of exact_levels .. */
     LEAST_LANE_SHARE = 32,    /* .. and of warps that share a sum */
@@ -346,7 +346,8 @@ static void decide_on_adding_again(gr_axis_plan *p, gr_axis_form found)
     bool by_block = is(p, "row_block") || p->team > 1;
     bool is_shared = found == AS_ROWS || by_block || p->terms <= AGAIN_TERMS ||
                      p->sum_count >= sms_of(p) * AGAIN_SUMS;
-    p->adds_again = p->shares == 1 && is_shared && p->terms <= MOST_AGAIN;
+    bool leaves_all = is(p, "row_tile") && p->kernel->load == GR_LOAD_f64;
+    p->adds_again = p->shares == 1 && is_shared && !leaves_all && p->terms <= MOST_AGAIN;
     if (by_block && p->adds_again && p->shared_bytes < GR_LEVELS_WORDS * sizeof(uint64_t))
         p->shared_bytes = GR_LEVELS_WORDS * sizeof(uint64_t);
 }

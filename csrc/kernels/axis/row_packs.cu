@@ -37,7 +37,7 @@ __device__ __forceinline__ void add_rows(Pack<In> pack, Matrix<In> in, Sums<Acc>
         if (!sizes.allow(columns) || !out.template put_pack<In>(r, sum))
             add_each(in, out, r, r + rows);
     } else if (!out.template put_pack<In>(r, sum) && !out.put_native(r, sum)) {
-        each_in_turn(sum, [&](auto one, unsigned k) { out.put(r + k, Acc(one), NoTerms{}); });
+        each_in_turn(sum, [&](auto one, unsigned k) { out.put(r + k, Acc(one), NoTerms(in)); });
     }
 }
 

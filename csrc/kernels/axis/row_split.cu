@@ -31,5 +31,5 @@ __global__ void __launch_bounds__(1024, 1) row_split(Matrix<In> in, Sums<Acc> ou
     }
     sum = block_sum(sum);
     if (threadIdx.x == 0)
-        out.put(blockIdx.x, sum, NoTerms{});
+        out.put(blockIdx.x, sum, NoTerms(in));
 }

@@ -11,9 +11,11 @@
 /* A tile has `per_lane` rows for each lane of a warp: `most` elements, or fewer at the end of the
  * array. Each warp has `tile_bytes` bytes of shared memory for its tile. */
 template <typename In, typename Acc>
-__global__ void __launch_bounds__(256, is_proven<Acc> && sizeof(In) == 8 ? 3 : 4)
+__global__ void __launch_bounds__(256, 4)
     row_tile(Matrix<In> in, Sums<Acc> out, unsigned per_lane, unsigned tile_bytes)
 {
+    /* More code would cost float64, whose sums take most registers, more than a launch. */
+    using Terms = std::conditional_t<sizeof(In) == 8, NoTerms, Strided<In>>;
     using Word = std::conditional_t<sizeof(In) == 8, unsigned long long, unsigned>;
     constexpr unsigned flight = 8, words = 16 / sizeof(Word);
     unsigned lane = threadIdx.x % 32, columns = (unsigned)in.of.columns;
@@ -57,17 +59,17 @@ __global__ void __launch_bounds__(256, is_proven<Acc> && sizeof(In) == 8 ? 3 : 4
                 ShortSum<Acc, In> few = 0;
                 add_tile_row<Acc>(few, sizes, tile, begin, begin + row_bytes);
                 if (sizes.allow(columns)) {
-                    if (!out.template is_put_short<Strided<In>>(sum_number, few))
+                    if (!out.template is_put_short<Terms>(sum_number, few))
                         again |= 1ull << k;
                     continue;
                 }
             }
             add_tile_row<Acc>(sum, sizes, tile, begin, begin + row_bytes);
-            if (!out.template is_put<Strided<In>>(out.place(sum_number), sum_number, sum))
+            if (!out.template is_put<Terms>(out.place(sum_number), sum_number, sum))
                 again |= 1ull << k;
         }
         out.put_again_by_warp(again, t * per_lane * 32 + lane, 32,
-                              [&](size_t k) { return in.terms_of(k); });
+                              [&](size_t k) { return Terms(in.terms_of(k)); });
         __syncwarp(); /* the next tile takes the same memory */
     }
 }

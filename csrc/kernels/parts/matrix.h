@@ -159,10 +159,13 @@ __device__ __forceinline__ bool round_short(const gr_sums &of, double sum, doubl
     return true;
 }
 
-enum { AGAIN_ALONE = 64 }; /* the most terms that a thread adds up again alone, of a row */
+/* The most terms of rows that threads add up again alone; and that a warp does, of several at once.
+ */
+enum { AGAIN_ALONE = 64, AGAIN_TOGETHER = 256 };
 
 /* The terms of sums that only a later launch adds up again. */
 struct NoTerms {
+    template <typename Terms> __device__ __forceinline__ explicit NoTerms(const Terms &) {}
 };
 
 /* The places of the sums. A sum is rounded to its type once, when it is stored. */
@@ -210,32 +213,31 @@ template <typename Acc> struct Sums {
         }
     }
 
-    /* The same by a warp, all of whose lanes have such bits. */
-    template <typename Terms>
+    /* The same by a warp, all of whose lanes have such bits. `terms_of` gives a sum's terms. It
+     * adds up several sums at once if they are short. */
+    template <typename TermsOf>
     __device__ __forceinline__ void put_again_by_warp(unsigned long long which, size_t k,
-                                                      size_t apart, Terms terms) const
+                                                      size_t apart, TermsOf terms_of) const
     {
-        if constexpr (is_proven<Acc>) {
+        if constexpr (is_proven<Acc> && can_add_again<decltype(terms_of(k))>) {
+            unsigned lane = threadIdx.x % 32;
             if (of.count <= AGAIN_ALONE)
-                return put_again(which, k, apart, [&](unsigned j) { return terms(k + j * apart); });
+                return put_again(which, k, apart,
+                                 [&](unsigned j) { return terms_of(k + j * apart); });
             MOSTLY_ONCE
             while (unsigned waiting = __ballot_sync(0xffffffffu, which != 0)) {
-                int lane = __ffs((int)waiting) - 1;
-                size_t mine = k + size_t(__ffsll((long long)which) - 1) * apart;
-                size_t number = __shfl_sync(0xffffffffu, (unsigned long long)mine, lane);
-                put_again_by_warp(number, terms(number));
-                if (int(threadIdx.x % 32) == lane)
+                bool are_several = of.count <= AGAIN_TOGETHER && (waiting & (waiting - 1));
+                unsigned sums = are_several ? 4 : 1, left = waiting;
+                for (unsigned i = 0; i < lane % sums; i++)
+                    left &= left - 1;
+                unsigned long long mine = k + size_t(__ffsll((long long)which) - 1) * apart;
+                size_t number = __shfl_sync(0xffffffffu, mine, left ? __ffs((int)left) - 1 : 0);
+                add_again(place(number), of.type, of.bytes, lane < sums ? initial_again(number) : 0,
+                          terms_of(number), {lane / sums, 32 / sums, left ? of.count : 0}, sums);
+                if ((unsigned)__popc(waiting & ((1u << lane) - 1)) < sums)
                     which &= which - 1;
             }
         }
-    }
-
-    template <typename Terms>
-    __device__ __forceinline__ void put_again_by_warp(size_t k, const Terms &terms) const
-    {
-        unsigned lane = threadIdx.x % 32;
-        double initial = lane == 0 ? initial_again(k) : 0;
-        add_again(place(k), of.type, of.bytes, initial, terms, {lane, 32, of.count}, 1);
     }
 
     /* Stores sum k. If it is not proven, adds up its terms again, unless a later launch does. */
@@ -257,8 +259,11 @@ template <typename Acc> struct Sums {
     {
         bool is_done = threadIdx.x % 32 > 0 || is_put<Terms>(place(k), k, sum);
         if constexpr (is_proven<Acc> && can_add_again<Terms>)
-            if (!__all_sync(0xffffffffu, is_done))
-                put_again_by_warp(k, terms);
+            if (!__all_sync(0xffffffffu, is_done)) {
+                unsigned lane = threadIdx.x % 32;
+                add_again(place(k), of.type, of.bytes, lane ? 0 : initial_again(k), terms,
+                          {lane, 32, of.count}, 1);
+            }
     }
 
     /* The same for a sum in thread 0 of a block. A block barrier follows. */
