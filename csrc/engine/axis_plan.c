@@ -346,7 +346,7 @@ static void decide_on_adding_again(gr_axis_plan *p, gr_axis_form found)
     bool by_block = is(p, "row_block") || p->team > 1;
     bool is_shared = found == AS_ROWS || by_block || p->terms <= AGAIN_TERMS ||
                      p->sum_count >= sms_of(p) * AGAIN_SUMS;
-    bool leaves_all = is(p, "row_tile") && p->kernel->load == GR_LOAD_f64;
+    bool leaves_all = is(p, "row_split") || (is(p, "row_tile") && p->kernel->load == GR_LOAD_f64);
     p->adds_again = p->shares == 1 && is_shared && !leaves_all && p->terms <= MOST_AGAIN;
     if (by_block && p->adds_again && p->shared_bytes < GR_LEVELS_WORDS * sizeof(uint64_t))
         p->shared_bytes = GR_LEVELS_WORDS * sizeof(uint64_t);

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import gpureduce
 from axis_cases import laid_out, random_array, random_axis
 from cases import DEVICES, numpy_dtype
-from exact_cases import FORMATS
+from exact_cases import FORMATS, hard
 from producers import ByDLPack, ByInterface
 
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
@@ -55,24 +55,6 @@ SHAPES = [(700, 3), (2, 513), (1, 1030), (3, 4097), (1, 16384), (1, 16385), (2, 
 
 def added(array, device="emulator", **how):
     return gpureduce.sum(array, "exact_levels", device=device, **how).value
-
-
-def hard(dtype, shape, seed):
-    """Rows over all exponents that cancel but for one small number."""
-    rng = np.random.default_rng(seed)
-    kind = numpy_dtype(dtype)
-    limits = np.finfo(kind) if dtype != "bfloat16" else np.finfo(np.float32)
-    fraction = {"float16": 10, "bfloat16": 7, "float32": 23, "float64": 52}[dtype]
-    rows, columns = shape
-    exponents = rng.integers(limits.minexp - fraction, limits.maxexp - fraction, shape)
-    whole = rng.integers(1, 2**fraction, shape).astype(float) * rng.choice([-1.0, 1.0], shape)
-    array = np.ldexp(whole, exponents).astype(kind)
-    half = columns // 2
-    array[:, half : 2 * half] = -array[:, :half][:, rng.permutation(half)]
-    array[:, -1] = np.ldexp(1.0, limits.minexp - fraction + 1 + rng.integers(0, 9, rows)).astype(
-        kind
-    )
-    return array
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -218,3 +200,13 @@ def test_few_rows_of_many_columns(dtype):
         want = gpureduce.sum(array, "exact", axis=0).value
         found = add(array, axis=0)
         assert found.value.tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize(("shape", "axis", "launches"), [
+    ((700, 3), 1, 1), ((900, 40), 1, 1), ((600, 130), 1, 1), ((70, 9000), 1, 1), ((9, 5, 7), 1, 1),
+    ((64, 128), 0, 1), ((17, 5000), 0, 1),
+    ((300, 70_000), 0, 3)])  # fmt: skip
+def test_few_exact_sums_need_a_second_launch(shape, axis, launches):
+    """Sums that blocks share take one for their parts, and one for those that are not proven."""
+    array = np.random.default_rng(3).standard_normal(shape).astype(np.float32)
+    assert add(array, axis=axis).timing.launches == launches

@@ -10,6 +10,7 @@ import pytest
 import gpureduce
 from axis_cases import refusal
 from cases import AXIS
+from exact_cases import hard
 from gpureduce import _emulator_traced as traced
 from gpureduce import _host
 from gpureduce.core import registry
@@ -78,18 +79,23 @@ def test_nothing_races(name, dtype, exactly):
     if name == "exact_levels" and not exactly:
         return
     axis = 0 if name.startswith("column") else 1
-    for shape in ((70, 33), (3, 200), (300, 4)):
-        array = np.ones(shape, dtype)
+    arrays = [np.ones(shape, dtype) for shape in ((70, 33), (3, 200), (300, 4))]
+    for array in arrays:
         array[0, 0], array[-1, -1] = 2.0**12, 2.0**-13
+    if exactly:  # sums that are added up again
+        rows = [hard(dtype, shape, 1) for shape in ((70, 33), (9, 200), (300, 4), (5, 400))]
+        arrays += rows if axis else [np.ascontiguousarray(array.T) for array in rows]
+    for array in arrays:
         if refusal(name, array):
             continue
-        out, reports = np.empty(shape[1 - axis], dtype), []
+        out, reports = np.empty(array.shape[1 - axis], dtype), []
         traced.watched_axis(
             array, 1 << axis, False, out, None, "f", 0, details(name, dtype, exactly), reports
         )
-        assert json.loads(reports[0])["races"] == [], (name, shape)
+        assert json.loads(reports[0])["races"] == [], (name, array.shape)
         want = gpureduce.sum(array, "exact", axis=axis).value
-        np.testing.assert_allclose(out, want, rtol=1e-3)
+        assert exactly or np.allclose(out, want, rtol=1e-3)
+        assert not exactly or out.tobytes() == want.tobytes(), (name, array.shape)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])

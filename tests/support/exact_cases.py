@@ -374,3 +374,21 @@ def batches(name: str, arrays: int, seed: int) -> Iterator[tuple[str, Array]]:
             arrays -= count
             if arrays <= 0:
                 return
+
+
+def hard(dtype: str, shape: tuple[int, int], seed: int) -> Array:
+    """Rows over all exponents that cancel but for one small number."""
+    rng = np.random.default_rng(seed)
+    kind = numpy_dtype(dtype)
+    limits = np.finfo(kind) if dtype != "bfloat16" else np.finfo(np.float32)
+    fraction = _LAYOUT[dtype][0]
+    rows, columns = shape
+    exponents = rng.integers(limits.minexp - fraction, limits.maxexp - fraction, shape)
+    whole = rng.integers(1, 2**fraction, shape).astype(float) * rng.choice([-1.0, 1.0], shape)
+    array = np.ldexp(whole, exponents).astype(kind)
+    half = columns // 2
+    array[:, half : 2 * half] = -array[:, :half][:, rng.permutation(half)]
+    array[:, -1] = np.ldexp(1.0, limits.minexp - fraction + 1 + rng.integers(0, 9, rows)).astype(
+        kind
+    )
+    return array
