@@ -67,16 +67,6 @@ __device__ __forceinline__ void clear_words()
     }
 }
 
-/* An integer spans at most three digits. Returns digit number `which`: 0, 1 or 2. */
-__device__ __forceinline__ long long digit_of(long long value, unsigned shift, unsigned which)
-{
-    long long rest = value >> (32 - shift);
-    return which == 0   ? (long long)((unsigned long long)value << shift & 0xffffffff)
-           : which == 1 ? rest & 0xffffffff
-           : which == 2 ? rest >> 32
-                        : 0;
-}
-
 /* Adds to a word. Any thread may call this. */
 __device__ __forceinline__ void add_digit(unsigned k, long long digit)
 {

@@ -23,6 +23,16 @@ __device__ __forceinline__ void store_bits(void *to, unsigned long long bits, un
     }
 }
 
+/* An integer spans at most three digits. Returns digit number `which`: 0, 1 or 2. */
+__device__ __forceinline__ long long digit_of(long long value, unsigned shift, unsigned which)
+{
+    long long rest = value >> (32 - shift);
+    return which == 0   ? (long long)((unsigned long long)value << shift & 0xffffffff)
+           : which == 1 ? rest & 0xffffffff
+           : which == 2 ? rest >> 32
+                        : 0;
+}
+
 /* Rounds total 2^exponent to a format. */
 __device__ __forceinline__ unsigned long long round_total(__int128 total, int exponent,
                                                           gr_format format)

@@ -1,8 +1,8 @@
 /* segment_round: rounds each sum once and stores it, or stores its digits.
  *
  * Nothing is stored if an id was out of range, or if the words do not hold all values. The words
- * are set to zero for the next pass: they are in the L2 cache now. With an initial number, a sum is
- * rounded by way of digits of 32 bits, which takes longer. */
+ * are set to zero for the next pass: they are in the L2 cache now. Sums of many words, or with an
+ * initial number, are rounded by way of digits of 32 bits, which takes longer. */
 #include "parts/segment_rounding.h"
 
 __device__ __forceinline__ void clear_sum(uint64_t *word, const gr_word_plan &plan, bool is_last)
@@ -53,10 +53,8 @@ __global__ void __launch_bounds__(256, 4) segment_round(gr_segment_job of)
                     total += (unsigned __int128)(__int128)(long long)word[k * plan.word_step]
                              << k * plan.width;
                 bits = round_total((__int128)total, plan.low + least, format);
-            } else if (initial == 0) {
-                bits = round_words_of(word, plan, least, format);
             } else {
-                bits = round_with_initial(word, plan, least, initial, of.sums.type);
+                bits = round_words_of(word, plan, least, initial, of.sums.type);
             }
         }
         store_bits(to, bits, of.sums.bytes);
