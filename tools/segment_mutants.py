@@ -55,7 +55,6 @@ def _of(file: str, *changes: tuple[Any, ...]) -> list[Mutant]:
 
 
 _WORDS = "kernels/parts/segment_words.h"
-_ROUNDING = "kernels/parts/segment_rounding.h"
 KERNELS = [
     *_of(
         _WORDS,
@@ -105,11 +104,22 @@ KERNELS = [
         ("return negative ? bits | sign : bits;", "return bits;"),
     ),
     *_of(
-        _ROUNDING,
+        "kernels/parts/segment_rounding.h",
+        ("while (32 * (next + 1) <= position)", "if (32 * (next + 1) <= position)"),
+        ("give(next, (long long)-1);", ";"),
+    ),
+    *_of(
+        "kernels/parts/exact_rounding.h",
         ("bool more = (size & (((unsigned __int128)1 << drop) - 1)) != 0;", "bool more = false;"),
         ("long long rest = value >> (32 - shift);", "long long rest = value >> (31 - shift);"),
-        ("sum->digit[k + 2] += rest >> 32;", ";"),
-        ("sum->digit[k + 1] += sum->digit[k] >> 32;", "sum->digit[k + 1] += 0;"),
+        ("carry = (value - low) >> 32;", "carry = 0;"),
+        ("rest = under;", "rest = 0;"),
+        ("under = below[1] ? sign(below[1]) : under;", "under = sign(below[1]);"),
+    ),
+    *_of(
+        "kernels/parts/exact_levels.h",
+        ("x -= without_bits_below(x, 32 * (first + count));", ";"),
+        ("end = last + 53 > end ? last + 53 : end;", "end = last + 20 > end ? last + 20 : end;"),
     ),
     *_of(
         "kernels/parts/segment_extremes.h",
@@ -234,7 +244,7 @@ _PAIRS_OF = {
     "segment_round": (_WHOLE,),
     "segment_runs": ("f32 proven", _WHOLE),
     "segment_join": ("f32 proven", _WHOLE),
-    "segment_digits": _FLOATS,
+    "segment_digits": (_WHOLE,),
     "segment_put": (_WHOLE,),
 }
 
