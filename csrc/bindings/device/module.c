@@ -108,19 +108,18 @@ static PyMethodDef methods[] = {
      "launches, finish, strategy). Strategy -1: what `fast` chooses. Of `exact`, the value bits "
      "are what Exact.add_state takes."},
     {"sum_gpu", (PyCFunction)(void (*)(void))gr_py_sum_gpu, METH_FASTCALL,
-     "sum_gpu(array, resolve, launch, stream, common)\n--\n\n"
-     "The SumResult of an array on a GPU; None if it does not lie there. resolve(kind, bytes, "
-     "device) returns accumulator, whether to cast, NumPy's number of the result, and the element "
-     "type that a sum of floats is rounded to (-1: the default); None: all by default. launch: a "
-     "Launch, or a strategy's number, or -1 for `fast`, or -2 for `auto`. "
-     "common(backend, device, strategy, kind, bytes, finish) returns the fields of a Timing that "
-     "such sums have in common; None: the sum is not timed."},
+     "sum_gpu(array, dtype, launch, stream, common, check=None)\n--\n\n"
+     "The SumResult of an array on a GPU; None if it does not lie there. dtype: of the sum, in "
+     "native byte order, or None for NumPy's choice. launch: a Launch, or a strategy's number, or "
+     "-1 for `fast`, or -2 for `auto`. common(backend, device, strategy, kind, bytes, finish) "
+     "returns the fields of a Timing that such sums have in common; None: the sum is not timed. "
+     "check(kind, bytes, device) is called before the launch."},
     {"begin_parts", gr_py_begin_parts, METH_VARARGS,
-     "begin_parts(arrays, resolve, launch, streams, timed)\n--\n\n"
-     "Begins the sums of a tuple of arrays, each on its GPU. resolve and launch: as of sum_gpu. "
+     "begin_parts(arrays, dtype, launch, streams, timed)\n--\n\n"
+     "Begins the sums of a tuple of arrays, each on its GPU. dtype and launch: as of sum_gpu. "
      "streams: a tuple of numbers, or None. end() of what this returns waits for the sums."},
     {"exact_gpu", gr_py_exact_gpu, METH_VARARGS,
-     "exact_gpu(array, resolve, stream)\n--\n\n"
+     "exact_gpu(array, check, stream)\n--\n\n"
      "The exact sums of an array on a GPU, for Exact.add_state; None if it does not lie there."},
     {"sum_axis_of_host", gr_py_sum_axis_of_host, METH_VARARGS,
      "sum_axis_of_host(array, axes, keepdims, out, mask, kind, device, details)\n--\n\n"
