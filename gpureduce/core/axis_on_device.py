@@ -7,7 +7,6 @@ provides the memory. The launches are put on a stream, and nothing waits for the
 from __future__ import annotations
 
 import functools
-import math
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
@@ -140,41 +139,41 @@ class _Known(NamedTuple):
 
 
 class _Plan:
-    """Tells C, which has read an array's description, where the sums go and how to make them."""
+    """Decides where the sums of an array go and how to make them, once for each description."""
 
     def __init__(
         self, call: Arguments, strategy: registry.Strategy, how: Reduction, like: type,
-        module: Any, as_digits: bool = False,
+        module: Any, as_digits: bool = False, keeps: bool = False,
     ) -> None:  # fmt: skip
         self.call, self.strategy, self.how, self.like, self.module, self.as_digits = (
             call, strategy, how, like, module, as_digits,
         )  # fmt: skip
         self.library = device_results.library_of(like, module)
-        self.add = module.sum_axis_on_device
-        # Its answers, by the array's description. C keeps them here, and asks only for new ones.
-        self.decisions: dict[bytes, object] = {}
+        # What was decided, by the array's description. C stores it here, for recall_axis.
+        self.decisions: dict[bytes, object] | None = {} if keeps else None
 
-    def __call__(
-        self, kind: str, nbytes: int, device: int, shape: tuple[int, ...], steps: tuple[int, ...],
-        stream: int, out: Any,
-    ) -> tuple[Any, ...]:  # fmt: skip
-        known = self._learn(kind, nbytes, device, shape, steps)
-        mask = None if self.how.where is True else _broadcast(self.how.where, shape)
+    def run(self, view: Any, out: Any) -> tuple[Any, _Known, tuple[Any, ...]]:
+        """Adds up an array, of which `view` is the description: the sums, and the launch."""
+        known = self._learn(view)
+        mask = None if self.how.where is True else _broadcast(self.how.where, view.shape)
         if out is not None:
             device_results.check_out(out, self.like, known.dtype, known.shape)
-        if len(self.decisions) >= _MOST_KNOWN:
+        if self.decisions is not None and len(self.decisions) >= _MOST_KNOWN:
             self.decisions.clear()
-        return known.make, mask, known.axes, known.details, known
+        value = known.make(view.stream) if out is None else out
+        launch = self.module.sum_axis_on_device(
+            view, self.how.keepdims, known.axes, value, mask, known.details,
+            self.decisions, known.make, known,
+        )  # fmt: skip
+        return value, known, launch
 
-    def _learn(
-        self, kind: str, nbytes: int, device: int, shape: tuple[int, ...], steps: tuple[int, ...]
-    ) -> _Known:
-        call, how = self.call, self.how
-        gpu_arrays.check_same_device(call.device, device)
+    def _learn(self, view: Any) -> _Known:
+        call, how, kind, shape = self.call, self.how, view.kind, view.shape
+        gpu_arrays.check_same_device(call.device, view.device)
         check_strategy(self.strategy)
         wanted = digits.dtype_for(kind) if self.as_digits else call.dtype
         conversion, name = device_results.conversion_of(
-            kind, nbytes, wanted, self.strategy.name in ROUND_ONCE, _host.AXES
+            kind, view.bytes, wanted, self.strategy.name in ROUND_ONCE, _host.AXES
         )
         check_levels(self.strategy, conversion)
         axes = groups.reduced_axes(how.axis, len(shape))
@@ -186,14 +185,16 @@ class _Plan:
             _number(self.strategy), block, grid, 0, 0, bool(call.timing), self.as_digits,
         )  # fmt: skip
         sums = groups.shape_of_result(shape, axes, how.keepdims)
-        first, arrange = _sums_in_memory(shape, steps, axes, how.keepdims, self.library.transpose)
+        first, arrange = _sums_in_memory(
+            shape, view.steps, axes, how.keepdims, self.library.transpose
+        )
         if self.as_digits:
             first, arrange, name = (*sums, digits.numbers_of(kind)), None, "int64"
-        made = self.library.maker(first, name, device)
+        made = self.library.maker(first, name, view.device)
         return _Known(
             (lambda stream: arrange(made(stream))) if arrange else made,
             sums, name, groups.bits(axes),
-            details, conversion.exactly, device, (kind, nbytes), math.prod(shape),
+            details, conversion.exactly, view.device, (kind, view.bytes), view.count,
         )  # fmt: skip
 
 
@@ -238,10 +239,10 @@ def add_gpu(
     waits = how.axis is None and not how.keepdims and how.out is None and how.result == "host"
     if waits:
         module.refuse_capture(stream)
-    found = gpu_arrays.ask(plan.add, arr, how.keepdims, plan, stream, how.out, None)
-    if found is None:
+    view = gpu_arrays.ask(module.view, arr, stream)
+    if view is None:
         raise TypeError(f"{type(arr).__name__} does not lie on a GPU")
-    value, timing, known = _timed(plan, found, start)
+    value, timing, known = _timed(plan, plan.run(view, how.out), start)
     if waits:
         return SumResult(_on_host(value, known.dtype), timing)
     return SumResult(plan.library.result(value) if how.out is None else value, timing)
@@ -276,11 +277,13 @@ def by_one_call(
     if plan is None:
         return None
     try:
-        found = plan.add(arr, keepdims, plan, 0, out, plan.decisions)
+        found = plan.module.recall_axis(arr, keepdims, out, plan.decisions)
     except Exception as error:
         gpu_arrays.explain(error, arr)
         raise
-    if found is None or not timing:
+    if type(found) is plan.module.View:
+        found = plan.run(found, out)
+    elif found is None or not timing:
         return cast(SumResult | None, found)
     return SumResult(*_timed(plan, found, start)[:2])
 
@@ -295,7 +298,7 @@ def _plan_for(
     if module is None or not known or not device_results.names_its_stream(like):
         return None
     call, how = Arguments(strategy, dtype, timing=timing), Reduction(axis, keepdims)
-    return _Plan(call, strategy_of(strategy), how, like, module)
+    return _Plan(call, strategy_of(strategy), how, like, module, keeps=True)
 
 
 def digits_gpu(arr: Any, axis: object, device: str | None, stream: object) -> Any:

@@ -190,12 +190,11 @@ static void drop_decision(PyObject *capsule)
 typedef struct {
     gr_axis_request request;
     asked ask;
-    gr_gpu_array *array;
-    gr_view *in;
-    PyObject *plan, *decisions, *given; /* borrowed; `given`: out, or None */
-    PyObject *make, *known;             /* borrowed from `answer` */
-    PyObject *key, *answer;             /* `answer`: Python's, or the capsule of `decided` */
-    const decision *decided;            /* NULL: Python has been asked */
+    const gr_gpu_array *array;
+    const gr_view *in;
+    PyObject *decisions, *make, *known; /* borrowed */
+    PyObject *key, *capsule;            /* `capsule`: that of `decided` */
+    const decision *decided;            /* NULL: by Python's arguments */
 } job;
 
 /* Copies all but the addresses and the dimensions. */
@@ -220,26 +219,21 @@ static PyObject *key_of(const job *j)
 
 /* Takes over what was decided for such an array. Returns 1, 0 if nothing was, or -1 with an
  * exception set. */
-static int recall(job *j)
+static int recall(job *j, PyObject *given)
 {
-    if (j->decisions == Py_None)
-        return 0;
     j->key = key_of(j);
-    j->answer = j->key ? PyObject_GetItem(j->decisions, j->key) : NULL;
-    if (!j->answer) {
+    j->capsule = j->key ? PyObject_GetItem(j->decisions, j->key) : NULL;
+    if (!j->capsule) {
         if (!PyErr_ExceptionMatches(PyExc_KeyError))
             return -1;
         PyErr_Clear();
         return 0;
     }
-    j->decided = PyCapsule_GetPointer(j->answer, DECISION);
+    j->decided = PyCapsule_GetPointer(j->capsule, DECISION);
     if (!j->decided)
         return -1;
-    if (j->given != Py_None && Py_TYPE(j->given) != j->decided->out_type) {
-        j->decided = NULL;
-        Py_CLEAR(j->answer);
+    if (given != Py_None && Py_TYPE(given) != j->decided->out_type)
         return 0;
-    }
     void *stream = j->request.stream;
     copy_request(&j->request, &j->decided->request);
     j->request.stream = stream;
@@ -280,35 +274,23 @@ static int remember(const job *j, const gr_gpu_array *sums)
     return kept;
 }
 
-static PyObject *ask_python(const job *j)
+/* Whether the array for sums is like one that Python has accepted. */
+static bool is_known(const decision *d, const gr_gpu_array *sums)
 {
-    return gr_ask_python(j->plan, j->array, j->in, j->request.stream, j->given);
+    return sums->kind == d->out_kind && sums->bytes == d->out_bytes && sums->dims == d->out_dims &&
+           !memcmp(sums->size, d->out_size, (size_t)sums->dims * sizeof sums->size[0]);
 }
 
-/* Has Python refuse an array that the caller gave for sums, if it is not like one that Python has
- * accepted. */
-static int check_given(const job *j, const gr_gpu_array *sums)
-{
-    const decision *d = j->decided;
-    if (!d || j->given == Py_None ||
-        (sums->kind == d->out_kind && sums->bytes == d->out_bytes && sums->dims == d->out_dims &&
-         !memcmp(sums->size, d->out_size, (size_t)sums->dims * sizeof sums->size[0])))
-        return 0;
-    PyObject *answer = ask_python(j);
-    Py_XDECREF(answer);
-    return answer ? 0 : -1;
-}
-
-/* Returns SumResult(out, None) if Python keeps decisions for untimed sums, or else (out, known,
- * launch). */
+/* Returns SumResult(out, None) or (out, known, launch) of a decision, or else the launch. */
 static PyObject *result_of(const job *j, const gr_launched *launched)
 {
-    if (j->key && !j->ask.timed)
+    if (j->decided && !j->ask.timed)
         return gr_untimed(Py_NewRef(j->ask.out));
     PyObject *launch = launch_of(&j->request, launched, false);
-    return launch ? Py_BuildValue("OON", j->ask.out, j->known, launch) : NULL;
+    return launch && j->decided ? Py_BuildValue("OON", j->ask.out, j->known, launch) : launch;
 }
 
+/* Returns NULL without an exception if the decision was about other arrays for sums. */
 static PyObject *sum_beside(job *j, const gr_gpu_array *where, const gr_view *mask)
 {
     const gr_input inputs[] = {{"the array", j->array}, {"where", where}, {NULL, NULL}};
@@ -318,7 +300,7 @@ static PyObject *sum_beside(job *j, const gr_gpu_array *where, const gr_view *ma
     PyObject *done = NULL;
     if (gr_view_beside(j->ask.out, "out", j->request.stream, j->array->device, &sums, &out) < 0)
         return NULL;
-    if (check_given(j, &sums) == 0 &&
+    if ((!j->decided || is_known(j->decided, &sums)) &&
         gr_check_out(j->request.sums.bytes, &sums, &out, inputs) == 0 &&
         add_dims(&j->request, &j->ask, j->in, mask, &out) == 0 && remember(j, &sums) == 0 &&
         (!sums.count || run(&j->request, &j->ask, NULL, &launched) == 0))
@@ -355,59 +337,61 @@ PyObject *gr_py_refuse_capture(PyObject *Py_UNUSED(self), PyObject *stream)
     Py_RETURN_NONE;
 }
 
-/* Asks Python, and takes its answer. Returns 0, or -1 with an exception set. */
-static int decide(job *j)
+PyObject *gr_py_sum_axis_on_device(PyObject *Py_UNUSED(self), PyObject *args)
 {
+    const gr_view_object *view;
     PyObject *details;
-    j->answer = ask_python(j);
-    return j->answer &&
-                   PyArg_ParseTuple(j->answer, "OOKOO", &j->make, &j->ask.mask, &j->ask.axes,
-                                    &details, &j->known) &&
-                   take_details(details, &j->request, &j->ask) == 0 &&
-                   take_types(&j->request, j->ask.exactly, j->array->kind, j->array->bytes) >= 0
-               ? 0
-               : -1;
+    job j = {.decided = NULL};
+    if (!PyArg_ParseTuple(args, "O!pKOOOOOO", gr_view_type, &view, &j.ask.keeps_dims, &j.ask.axes,
+                          &j.ask.out, &j.ask.mask, &details, &j.decisions, &j.make, &j.known) ||
+        take_details(details, &j.request, &j.ask) < 0 ||
+        take_types(&j.request, j.ask.exactly, view->array.kind, view->array.bytes) < 0)
+        return NULL;
+    j.array = &view->array;
+    j.in = &view->seen;
+    j.request.stream = view->stream;
+    j.request.device = view->array.device;
+    if (j.decisions != Py_None && !(j.key = key_of(&j)))
+        return NULL;
+    PyObject *done = sum_decided(&j);
+    Py_XDECREF(j.key);
+    return done;
 }
 
-PyObject *gr_py_sum_axis_on_device(PyObject *Py_UNUSED(self), PyObject *const *args,
-                                   Py_ssize_t count)
+PyObject *gr_py_recall_axis(PyObject *Py_UNUSED(self), PyObject *const *args, Py_ssize_t count)
 {
-    enum { ARRAY, KEEPS_DIMS, PLAN, STREAM, OUT, DECISIONS, ARGUMENTS };
-    if (count != ARGUMENTS) {
-        PyErr_SetString(PyExc_TypeError, "expected six arguments");
+    enum { ARRAY, KEEPS_DIMS, OUT, DECISIONS, ARGUMENTS };
+    int keeps_dims = count == ARGUMENTS ? PyObject_IsTrue(args[KEEPS_DIMS]) : -1;
+    if (keeps_dims < 0) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_TypeError, "expected four arguments");
         return NULL;
     }
     gr_gpu_array array;
     gr_view in;
-    job j = {.array = &array,
-             .in = &in,
-             .plan = args[PLAN],
-             .given = args[OUT],
-             .decisions = args[DECISIONS]};
-    int keeps_dims = PyObject_IsTrue(args[KEEPS_DIMS]);
-    unsigned long long stream = keeps_dims < 0 ? 0 : PyLong_AsUnsignedLongLong(args[STREAM]);
-    if (PyErr_Occurred())
-        return NULL;
-    void *ours = stream ? (void *)(uintptr_t)stream : GR_LEGACY_STREAM;
-    int found = gr_gpu_array_of(args[ARRAY], gr_callers_stream, ours, &array);
+    job j = {.array = &array, .in = &in, .decisions = args[DECISIONS]};
+    int found = gr_gpu_array_of(args[ARRAY], gr_callers_stream, GR_LEGACY_STREAM, &array);
     if (found <= 0)
         return found < 0 ? NULL : Py_NewRef(Py_None);
-    PyObject *done = NULL;
-    j.request.stream = stream ? ours : array.stream ? array.stream : ours;
+    PyObject *done = NULL, *given = args[OUT];
+    j.request.stream = array.stream ? array.stream : GR_LEGACY_STREAM;
     gr_view_gpu(&array, &in);
-    found = gr_find_memory(&array) < 0 ? -1 : recall(&j);
-    if (found > 0 || (found == 0 && decide(&j) == 0)) {
+    found = gr_find_memory(&array) < 0 ? -1 : recall(&j, given);
+    if (found > 0) {
         j.request.device = array.device;
         j.ask.keeps_dims = keeps_dims;
-        j.ask.out = j.given != Py_None
-                        ? Py_NewRef(j.given)
+        j.ask.out = given != Py_None
+                        ? Py_NewRef(given)
                         : PyObject_CallFunction(j.make, "K",
                                                 (unsigned long long)(uintptr_t)j.request.stream);
         done = j.ask.out ? sum_decided(&j) : NULL;
         Py_XDECREF(j.ask.out);
+        found = done || PyErr_Occurred();
     }
+    if (!found)
+        done = gr_new_view(&array, j.request.stream);
     Py_XDECREF(j.key);
-    Py_XDECREF(j.answer);
+    Py_XDECREF(j.capsule);
     gr_gpu_array_done(&array);
     return done;
 }

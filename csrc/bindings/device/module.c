@@ -129,25 +129,33 @@ static PyMethodDef methods[] = {
      "milliseconds), where the last is None or (h2d, kernel, d2h)."},
     {"refuse_capture", gr_py_refuse_capture, METH_O,
      "refuse_capture(stream)\n--\n\nRaises if the stream is being captured into a CUDA graph."},
-    {"sum_axis_on_device", (PyCFunction)(void (*)(void))gr_py_sum_axis_on_device, METH_FASTCALL,
-     "sum_axis_on_device(array, keepdims, plan, stream, out, decisions)\n--\n\n"
+    {"view", gr_py_view, METH_VARARGS,
+     "view(array, stream)\n--\n\n"
+     "A View of an array on a GPU, for work on a stream (0: the producer's); None if it does not "
+     "lie there."},
+    {"sum_axis_on_device", gr_py_sum_axis_on_device, METH_VARARGS,
+     "sum_axis_on_device(view, keepdims, axes, out, mask, details, decisions, make, known)\n--\n\n"
      "The same for an array on a GPU. Puts the launches on the stream and does not wait for them. "
-     "plan(kind, bytes, device, shape, steps, stream, out) returns (make, mask, axes, details, "
-     "known); make(stream) makes the array for the sums if `out` is None. `decisions` is None, or "
-     "a dict that keeps what the plan returned, for arrays of the same description. Returns (out, "
-     "known, (strategy, block, grid, launches, times)), where the times are None, or to be read "
-     "later. With decisions, an untimed call returns a SumResult. None if the array does not lie "
-     "on a GPU."},
+     "The times are None, or to be read later. decisions: None, or a dict that keeps the arguments "
+     "for arrays of the same description; make(stream) then makes the array for the sums."},
+    {"recall_axis", (PyCFunction)(void (*)(void))gr_py_recall_axis, METH_FASTCALL,
+     "recall_axis(array, keepdims, out, decisions)\n--\n\n"
+     "The same by what `decisions` has kept: a SumResult if untimed, or else (out, known, "
+     "(strategy, "
+     "block, grid, launches, times)). A View if it has nothing for such an array; None if that "
+     "does "
+     "not lie on a GPU."},
     {"sum_segments_of_host", gr_py_sum_segments_of_host, METH_VARARGS,
      "sum_segments_of_host(array, ids or offsets, sums, kind, kind of ids, device, details)\n--\n\n"
      "Sums by segment of a NumPy array: (block, grid, launches, ms, problem)."},
     {"sum_segments_on_device", gr_py_sum_segments_on_device, METH_VARARGS,
-     "sum_segments_on_device(array, ids or offsets, plan, stream)\n--\n\n"
-     "The same of arrays on a GPU. plan(kind, bytes, device, shape, steps, stream) returns (out, "
-     "details). None if the array does not lie on a GPU."},
-    {"describe_index", gr_py_describe_index, METH_VARARGS,
-     "describe_index(array, name, device, stream, rows)\n--\n\n"
-     "How many ids or offsets there are on a GPU, and the largest one, or -1."},
+     "sum_segments_on_device(values, ids or offsets, out, details)\n--\n\n"
+     "The same of arrays on a GPU, which are Views."},
+    {"view_index", gr_py_view_index, METH_VARARGS,
+     "view_index(values, ids or offsets, name)\n--\n\n"
+     "A View of ids or offsets that lie on the GPU of a View."},
+    {"largest_id", gr_py_largest_id, METH_O,
+     "largest_id(ids)\n--\n\nThe largest id of a View, or -1 without ids. Waits for it."},
     {"allocate", gr_py_allocate, METH_VARARGS,
      "allocate(bytes, device, stream)\n--\n\nDevice memory: pointer, read() and dlpack()."},
     {"measure", gr_py_measure, METH_VARARGS,
@@ -199,7 +207,7 @@ static int exec_module(PyObject *module)
     if (PyModule_AddStringConstant(module, "BACKEND", gr_backend_name()) < 0 ||
         PyModule_AddFunctions(module, gr_trace_methods) < 0 || gr_import_numpy() < 0 ||
         gr_make_elapsed_type(module) < 0 || gr_make_memory_type(module) < 0 ||
-        gr_make_parts_type(module) < 0)
+        gr_make_parts_type(module) < 0 || gr_make_view_type(module) < 0)
         return -1;
     if (!gr_list_kernels()) {
         PyErr_NoMemory();
