@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -130,8 +130,7 @@ class _Known(NamedTuple):
     make: device_results.Make
     shape: tuple[int, ...]
     dtype: str
-    axes: int  # a bit for each
-    details: tuple[Any, ...]  # csrc/bindings/device/axis.c
+    request: object  # for C
     exactly: bool
     device: int
     element: tuple[str, int]
@@ -143,29 +142,27 @@ class _Plan:
 
     def __init__(
         self, call: Arguments, strategy: registry.Strategy, how: Reduction, like: type,
-        module: Any, as_digits: bool = False, keeps: bool = False,
+        module: Any, as_digits: bool = False,
     ) -> None:  # fmt: skip
         self.call, self.strategy, self.how, self.like, self.module, self.as_digits = (
             call, strategy, how, like, module, as_digits,
         )  # fmt: skip
         self.library = device_results.library_of(like, module)
-        # What was decided, by the array's description. C stores it here, for recall_axis.
-        self.decisions: dict[bytes, object] | None = {} if keeps else None
+        self.known: dict[bytes, _Known] = {}  # by the arrays' descriptions
 
-    def run(self, view: Any, out: Any) -> tuple[Any, _Known, tuple[Any, ...]]:
-        """Adds up an array, of which `view` is the description: the sums, and the launch."""
-        known = self._learn(view)
+    def run(self, view: Any, out: Any) -> tuple[Any, _Known, tuple[Any, ...] | None]:
+        """Adds up an array, of which `view` is the description: the sums, and the launch if timed."""
+        known = self.known.get(view.key)
+        if known is None:
+            known = self._learn(view)
+            if len(self.known) >= _MOST_KNOWN:
+                self.known.clear()
+            self.known[view.key] = known
         mask = None if self.how.where is True else _broadcast(self.how.where, view.shape)
         if out is not None:
             device_results.check_out(out, self.like, known.dtype, known.shape)
-        if self.decisions is not None and len(self.decisions) >= _MOST_KNOWN:
-            self.decisions.clear()
         value = known.make(view.stream) if out is None else out
-        launch = self.module.sum_axis_on_device(
-            view, self.how.keepdims, known.axes, value, mask, known.details,
-            self.decisions, known.make, known,
-        )  # fmt: skip
-        return value, known, launch
+        return value, known, self.module.sum_axis_on_device(view, value, mask, known.request)
 
     def _learn(self, view: Any) -> _Known:
         call, how, kind, shape = self.call, self.how, view.kind, view.shape
@@ -184,6 +181,9 @@ class _Plan:
             conversion.acc, conversion.exactly, target, initial,
             _number(self.strategy), block, grid, 0, 0, bool(call.timing), self.as_digits,
         )  # fmt: skip
+        request = self.module.axis_request(
+            kind, view.bytes, groups.bits(axes), how.keepdims, details
+        )
         sums = groups.shape_of_result(shape, axes, how.keepdims)
         first, arrange = _sums_in_memory(
             shape, view.steps, axes, how.keepdims, self.library.transpose
@@ -193,8 +193,7 @@ class _Plan:
         made = self.library.maker(first, name, view.device)
         return _Known(
             (lambda stream: arrange(made(stream))) if arrange else made,
-            sums, name, groups.bits(axes),
-            details, conversion.exactly, view.device, (kind, view.bytes), view.count,
+            sums, name, request, conversion.exactly, view.device, (kind, view.bytes), view.count,
         )  # fmt: skip
 
 
@@ -249,12 +248,13 @@ def add_gpu(
 
 
 def _timed(
-    plan: _Plan, found: tuple[Any, _Known, tuple[Any, ...]], start: float
+    plan: _Plan, found: tuple[Any, _Known, tuple[Any, ...] | None], start: float
 ) -> tuple[Any, Timing | None, _Known]:
     """The sums; their timing, or None without timing; and what is known of such arrays."""
-    value, known, (ran, *launch) = found
-    if not plan.call.timing:
+    value, known, launched = found
+    if launched is None:
         return value, None, known
+    ran, *launch = launched
     name = _name(plan.strategy, known.exactly, ran, launch[2])
     timing = device_results.timing_of(
         plan.module.BACKEND, known.device, known.element, known.n, name, launch, start
@@ -277,15 +277,14 @@ def by_one_call(
     if plan is None:
         return None
     try:
-        found = plan.module.recall_axis(arr, keepdims, out, plan.decisions)
+        view = plan.module.view(arr, 0)
     except Exception as error:
         gpu_arrays.explain(error, arr)
         raise
-    if type(found) is plan.module.View:
-        found = plan.run(found, out)
-    elif found is None or not timing:
-        return cast(SumResult | None, found)
-    return SumResult(*_timed(plan, found, start)[:2])
+    if view is None:
+        return None
+    found = plan.run(view, out)
+    return SumResult(*_timed(plan, found, start)[:2]) if timing else SumResult(found[0], None)
 
 
 @functools.lru_cache(256)
@@ -298,7 +297,7 @@ def _plan_for(
     if module is None or not known or not device_results.names_its_stream(like):
         return None
     call, how = Arguments(strategy, dtype, timing=timing), Reduction(axis, keepdims)
-    return _Plan(call, strategy_of(strategy), how, like, module, keeps=True)
+    return _Plan(call, strategy_of(strategy), how, like, module)
 
 
 def digits_gpu(arr: Any, axis: object, device: str | None, stream: object) -> Any:

@@ -133,18 +133,13 @@ static PyMethodDef methods[] = {
      "view(array, stream)\n--\n\n"
      "A View of an array on a GPU, for work on a stream (0: the producer's); None if it does not "
      "lie there."},
-    {"sum_axis_on_device", gr_py_sum_axis_on_device, METH_VARARGS,
-     "sum_axis_on_device(view, keepdims, axes, out, mask, details, decisions, make, known)\n--\n\n"
+    {"axis_request", gr_py_axis_request, METH_VARARGS,
+     "axis_request(kind, bytes, axes, keepdims, details)\n--\n\n"
+     "A request for sum_axis_on_device(): what is decided for arrays of such elements."},
+    {"sum_axis_on_device", (PyCFunction)(void (*)(void))gr_py_sum_axis_on_device, METH_FASTCALL,
+     "sum_axis_on_device(view, out, mask, request)\n--\n\n"
      "The same for an array on a GPU. Puts the launches on the stream and does not wait for them. "
-     "The times are None, or to be read later. decisions: None, or a dict that keeps the arguments "
-     "for arrays of the same description; make(stream) then makes the array for the sums."},
-    {"recall_axis", (PyCFunction)(void (*)(void))gr_py_recall_axis, METH_FASTCALL,
-     "recall_axis(array, keepdims, out, decisions)\n--\n\n"
-     "The same by what `decisions` has kept: a SumResult if untimed, or else (out, known, "
-     "(strategy, "
-     "block, grid, launches, times)). A View if it has nothing for such an array; None if that "
-     "does "
-     "not lie on a GPU."},
+     "The times are None, or to be read later. None if the sums are not timed."},
     {"sum_segments_of_host", gr_py_sum_segments_of_host, METH_VARARGS,
      "sum_segments_of_host(array, ids or offsets, sums, kind, kind of ids, device, details)\n--\n\n"
      "Sums by segment of a NumPy array: (block, grid, launches, ms, problem)."},

@@ -271,6 +271,20 @@ static PyObject *steps_of(PyObject *object, void *Py_UNUSED(closure))
     return listed(seen->step, seen->dims);
 }
 
+static PyObject *key_of(PyObject *object, void *Py_UNUSED(closure))
+{
+    const gr_view_object *view = (gr_view_object *)object;
+    int64_t key[3 + 2 * GR_ARRAY_MAX_DIMS], *at = key;
+    *at++ = view->array.kind;
+    *at++ = view->array.bytes;
+    *at++ = view->array.device;
+    for (int i = 0; i < view->seen.dims; i++) {
+        *at++ = view->seen.size[i];
+        *at++ = view->seen.step[i];
+    }
+    return PyBytes_FromStringAndSize((const char *)key, (char *)at - (char *)key);
+}
+
 static void dealloc(PyObject *object)
 {
     PyTypeObject *type = Py_TYPE(object);
@@ -295,6 +309,7 @@ static PyMemberDef members[] = {
 };
 
 static PyGetSetDef getters[] = {
+    {"key", key_of, NULL, "Equal for arrays that differ only in where they lie.", NULL},
     {"shape", shape_of, NULL, NULL, NULL},
     {"steps", steps_of, NULL, "Bytes from an element to the next, in each dimension.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
