@@ -151,7 +151,7 @@ class _Plan:
         self.known: dict[bytes, _Known] = {}  # by the arrays' descriptions
 
     def run(self, view: Any, out: Any) -> tuple[Any, _Known, tuple[Any, ...] | None]:
-        """Adds up an array, of which `view` is the description: the sums, and the launch if timed."""
+        """Adds up an array, of which `view` is the description: the sums, and a timed launch."""
         known = self.known.get(view.key)
         if known is None:
             known = self._learn(view)
