@@ -1,4 +1,4 @@
-"""Checks the layers of C's includes, circles of calls between files of C, and repeated names.
+"""Checks the layers of C's includes, calls of Python, circles of calls in C, and repeated names.
 
 ``python tools/includes.py`` exits with 0 if so.
 
@@ -33,6 +33,19 @@ KERNELS_MAY_INCLUDE = {"kernels", "shared", "exact"}
 # Headers that exist twice, in csrc/cuda and in csrc/emulator/include.
 EITHER = {"device.h", "kernel_entry.h"}
 PYTHON = re.compile(r"#include <(Python|numpy/\w+)\.h>")
+CALLS_PYTHON = re.compile(r"\bPy(Object_(Call|Vectorcall)|Import_)\w*\(")
+# What is decided in Python is decided before C is called.
+MAY_CALL_PYTHON = {
+    "device/dlpack.c": "asks producers of arrays",
+    "device/cuda_interface.c": "asks producers of arrays",
+    "device/gpu_job.c": "loads a user's kernel for a dtype; raises Python's errors",
+    "device/run.c": "raises CudaError",
+    "gil.c": "finds the main thread",
+    "host/context_value.c": "holds a context variable",
+    "host/sum_result.c": "calls methods of the value",
+    "numpy_arrays.c": "finds ml_dtypes",
+    "results.c": "finds the types of results, and the fields that timings share",
+}
 
 
 def layer_of(folder: str) -> int:
@@ -89,6 +102,20 @@ def faults() -> list[str]:
     return found
 
 
+def callbacks() -> list[str]:
+    """Files of the bindings that call Python and are not in MAY_CALL_PYTHON, or need not be."""
+    bindings = CSRC / "bindings"
+    calling = {
+        source.relative_to(bindings).as_posix()
+        for source in bindings.rglob("*.[ch]")
+        if CALLS_PYTHON.search(source.read_text())
+    }
+    return [
+        f"csrc/bindings/{name} {'calls' if name in calling else 'no longer calls'} Python"
+        for name in sorted(calling ^ set(MAY_CALL_PYTHON))
+    ]
+
+
 _GUARD = re.compile(r"^#ifndef (\w+_H)$", re.M)
 _NAMES = re.compile(
     r"^\} (gr_\w+);$|^(?!static|typedef|return)[a-z][\w *]*?\b(gr_\w+)\([^;{]*\)\n\{", re.M
@@ -129,4 +156,4 @@ def repeated() -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit("\n".join([*faults(), *circle(), *repeated()]) or 0)
+    sys.exit("\n".join([*faults(), *callbacks(), *circle(), *repeated()]) or 0)

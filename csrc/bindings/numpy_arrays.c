@@ -46,6 +46,11 @@ int gr_dtype_of(const gr_numpy_type *type)
     return (int)(type - types);
 }
 
+const gr_numpy_type *gr_numpy_type_of_line(int dtype)
+{
+    return &types[dtype];
+}
+
 int gr_import_numpy(void)
 {
     if (PyArray_ImportNumPyAPI() < 0)
@@ -100,6 +105,16 @@ int gr_bfloat16_number(void)
     return number;
 }
 
+const gr_numpy_type *gr_numpy_type_of_dtype(const PyArray_Descr *dtype)
+{
+    int number = dtype->type_num;
+    if (number >= NPY_USERDEF)
+        return is_bfloat16(dtype) ? bfloat16 : NULL;
+    if (number == NPY_LONGLONG || number == NPY_ULONGLONG)
+        number -= NPY_LONGLONG - NPY_LONG; /* the same type on 64-bit Linux */
+    return number >= 0 && number <= LAST_TYPE ? by_number[number] : NULL;
+}
+
 const gr_numpy_type *gr_numpy_type_of(PyObject *object)
 {
     if (!PyArray_CheckExact(object))
@@ -135,14 +150,9 @@ const gr_numpy_type *gr_numpy_type_of_elements(PyObject *object)
     PyArrayObject *array = (PyArrayObject *)object;
     if (PyArray_TYPE(array) == NPY_BOOL && !holds_bools(array))
         return NULL;
-    int number = PyArray_TYPE(array);
     if (!PyArray_ISNOTSWAPPED(array))
         return NULL;
-    if (number >= NPY_USERDEF)
-        return is_bfloat16(PyArray_DESCR(array)) ? bfloat16 : NULL;
-    if (number == NPY_LONGLONG || number == NPY_ULONGLONG)
-        number -= NPY_LONGLONG - NPY_LONG; /* the same type on 64-bit Linux */
-    const gr_numpy_type *type = number >= 0 && number <= LAST_TYPE ? by_number[number] : NULL;
+    const gr_numpy_type *type = gr_numpy_type_of_dtype(PyArray_DESCR(array));
     size_t size = type ? gr_load_size(type->load) * (size_t)type->components : 0;
     return size == (size_t)PyArray_ITEMSIZE(array) ? type : NULL;
 }

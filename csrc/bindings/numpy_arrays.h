@@ -43,8 +43,12 @@ const gr_numpy_type *gr_numpy_type_of_elements(PyObject *object);
  * `result` of bfloat16 may be -1. */
 const gr_numpy_type *gr_numpy_type_of_kind(int kind, int bytes);
 
-/* Returns the gr_dtype of elements, one of these rows. */
+/* The same for a dtype in native byte order. */
+const gr_numpy_type *gr_numpy_type_of_dtype(const PyArray_Descr *dtype);
+
+/* Converts between one of these rows and its gr_dtype. */
 int gr_dtype_of(const gr_numpy_type *type);
+const gr_numpy_type *gr_numpy_type_of_line(int dtype);
 
 /* Returns NumPy's number of ml_dtypes' bfloat16; -1 without ml_dtypes; -2 with an exception set. */
 int gr_bfloat16_number(void);

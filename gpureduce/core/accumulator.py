@@ -98,13 +98,11 @@ class Accumulator:
         if module is None or device == "cpu":
             return False
 
-        def resolve(kind: str, nbytes: int, index: int) -> tuple[int, bool, int, int]:
+        def check(kind: str, nbytes: int, index: int) -> None:
             gpu_arrays.check_same_device(device, index)
             self._check(kind)
-            is_cast = kind in "biu"
-            return (_host.ACC_F64 if is_cast else -1), is_cast, -1, -1
 
-        states = gpu_arrays.ask(module.exact_gpu, array, resolve, gpu_arrays.stream_number(stream))
+        states = gpu_arrays.ask(module.exact_gpu, array, check, gpu_arrays.stream_number(stream))
         if states is None:
             return False
         whole = exact.new(self._dtype)

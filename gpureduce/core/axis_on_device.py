@@ -7,10 +7,9 @@ provides the memory. The launches are put on a stream, and nothing waits for the
 from __future__ import annotations
 
 import functools
-import math
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -131,8 +130,7 @@ class _Known(NamedTuple):
     make: device_results.Make
     shape: tuple[int, ...]
     dtype: str
-    axes: int  # a bit for each
-    details: tuple[Any, ...]  # csrc/bindings/device/axis.c
+    request: object  # for C
     exactly: bool
     device: int
     element: tuple[str, int]
@@ -140,7 +138,7 @@ class _Known(NamedTuple):
 
 
 class _Plan:
-    """Tells C, which has read an array's description, where the sums go and how to make them."""
+    """Decides where the sums of an array go and how to make them, once for each description."""
 
     def __init__(
         self, call: Arguments, strategy: registry.Strategy, how: Reduction, like: type,
@@ -150,31 +148,29 @@ class _Plan:
             call, strategy, how, like, module, as_digits,
         )  # fmt: skip
         self.library = device_results.library_of(like, module)
-        self.add = module.sum_axis_on_device
-        # Its answers, by the array's description. C keeps them here, and asks only for new ones.
-        self.decisions: dict[bytes, object] = {}
+        self.known: dict[bytes, _Known] = {}  # by the arrays' descriptions
 
-    def __call__(
-        self, kind: str, nbytes: int, device: int, shape: tuple[int, ...], steps: tuple[int, ...],
-        stream: int, out: Any,
-    ) -> tuple[Any, ...]:  # fmt: skip
-        known = self._learn(kind, nbytes, device, shape, steps)
-        mask = None if self.how.where is True else _broadcast(self.how.where, shape)
+    def run(self, view: Any, out: Any) -> tuple[Any, _Known, tuple[Any, ...] | None]:
+        """Adds up an array, of which `view` is the description: the sums, and a timed launch."""
+        known = self.known.get(view.key)
+        if known is None:
+            known = self._learn(view)
+            if len(self.known) >= _MOST_KNOWN:
+                self.known.clear()
+            self.known[view.key] = known
+        mask = None if self.how.where is True else _broadcast(self.how.where, view.shape)
         if out is not None:
             device_results.check_out(out, self.like, known.dtype, known.shape)
-        if len(self.decisions) >= _MOST_KNOWN:
-            self.decisions.clear()
-        return known.make, mask, known.axes, known.details, known
+        value = known.make(view.stream) if out is None else out
+        return value, known, self.module.sum_axis_on_device(view, value, mask, known.request)
 
-    def _learn(
-        self, kind: str, nbytes: int, device: int, shape: tuple[int, ...], steps: tuple[int, ...]
-    ) -> _Known:
-        call, how = self.call, self.how
-        gpu_arrays.check_same_device(call.device, device)
+    def _learn(self, view: Any) -> _Known:
+        call, how, kind, shape = self.call, self.how, view.kind, view.shape
+        gpu_arrays.check_same_device(call.device, view.device)
         check_strategy(self.strategy)
         wanted = digits.dtype_for(kind) if self.as_digits else call.dtype
         conversion, name = device_results.conversion_of(
-            kind, nbytes, wanted, self.strategy.name in ROUND_ONCE, _host.AXES
+            kind, view.bytes, wanted, self.strategy.name in ROUND_ONCE, _host.AXES
         )
         check_levels(self.strategy, conversion)
         axes = groups.reduced_axes(how.axis, len(shape))
@@ -185,15 +181,19 @@ class _Plan:
             conversion.acc, conversion.exactly, target, initial,
             _number(self.strategy), block, grid, 0, 0, bool(call.timing), self.as_digits,
         )  # fmt: skip
+        request = self.module.axis_request(
+            kind, view.bytes, groups.bits(axes), how.keepdims, details
+        )
         sums = groups.shape_of_result(shape, axes, how.keepdims)
-        first, arrange = _sums_in_memory(shape, steps, axes, how.keepdims, self.library.transpose)
+        first, arrange = _sums_in_memory(
+            shape, view.steps, axes, how.keepdims, self.library.transpose
+        )
         if self.as_digits:
             first, arrange, name = (*sums, digits.numbers_of(kind)), None, "int64"
-        made = self.library.maker(first, name, device)
+        made = self.library.maker(first, name, view.device)
         return _Known(
             (lambda stream: arrange(made(stream))) if arrange else made,
-            sums, name, groups.bits(axes),
-            details, conversion.exactly, device, (kind, nbytes), math.prod(shape),
+            sums, name, request, conversion.exactly, view.device, (kind, view.bytes), view.count,
         )  # fmt: skip
 
 
@@ -238,22 +238,23 @@ def add_gpu(
     waits = how.axis is None and not how.keepdims and how.out is None and how.result == "host"
     if waits:
         module.refuse_capture(stream)
-    found = gpu_arrays.ask(plan.add, arr, how.keepdims, plan, stream, how.out, None)
-    if found is None:
+    view = gpu_arrays.ask(module.view, arr, stream)
+    if view is None:
         raise TypeError(f"{type(arr).__name__} does not lie on a GPU")
-    value, timing, known = _timed(plan, found, start)
+    value, timing, known = _timed(plan, plan.run(view, how.out), start)
     if waits:
         return SumResult(_on_host(value, known.dtype), timing)
     return SumResult(plan.library.result(value) if how.out is None else value, timing)
 
 
 def _timed(
-    plan: _Plan, found: tuple[Any, _Known, tuple[Any, ...]], start: float
+    plan: _Plan, found: tuple[Any, _Known, tuple[Any, ...] | None], start: float
 ) -> tuple[Any, Timing | None, _Known]:
     """The sums; their timing, or None without timing; and what is known of such arrays."""
-    value, known, (ran, *launch) = found
-    if not plan.call.timing:
+    value, known, launched = found
+    if launched is None:
         return value, None, known
+    ran, *launch = launched
     name = _name(plan.strategy, known.exactly, ran, launch[2])
     timing = device_results.timing_of(
         plan.module.BACKEND, known.device, known.element, known.n, name, launch, start
@@ -276,13 +277,14 @@ def by_one_call(
     if plan is None:
         return None
     try:
-        found = plan.add(arr, keepdims, plan, 0, out, plan.decisions)
+        view = plan.module.view(arr, 0)
     except Exception as error:
         gpu_arrays.explain(error, arr)
         raise
-    if found is None or not timing:
-        return cast(SumResult | None, found)
-    return SumResult(*_timed(plan, found, start)[:2])
+    if view is None:
+        return None
+    found = plan.run(view, out)
+    return SumResult(*_timed(plan, found, start)[:2]) if timing else SumResult(found[0], None)
 
 
 @functools.lru_cache(256)

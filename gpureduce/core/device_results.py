@@ -140,9 +140,15 @@ def initial_of(initial: object, result: np.dtype[Any]) -> tuple[Any, Any]:
     return sum(parts[0]), sum(parts[1])
 
 
+@functools.lru_cache(256)
+def _dtype_name(dtype: object) -> str:
+    """The name of a library's dtype, such as ``torch.float32``, without the library's."""
+    return str(dtype).rpartition(".")[2]
+
+
 def check_out(out: Any, like: type, name: str, shape: tuple[int, ...]) -> None:
     """Raises if the sums of an array cannot be written to `out`. C checks where it lies."""
-    dtype = str(getattr(out, "dtype", "")).rpartition(".")[2]
+    dtype = _dtype_name(getattr(out, "dtype", ""))
     if root_of(type(out)) == "jaxlib":
         raise TypeError("out cannot be a JAX array, which does not change: leave out away")
     if isinstance(out, np.ndarray) or root_of(type(out)) != root_of(like):

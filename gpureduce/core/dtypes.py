@@ -257,12 +257,16 @@ def _convert(
     found = _host.how(number, to, exactly, place, groups)
     refusal, result, elements, halves, load, acc, rounds_once = found
     if refusal:
-        part = None if wanted is None else part_of(wanted)
-        text = _REFUSALS[refusal - 2]
-        raise TypeError(text.format(result=wanted, part=part, source=name_of(source)))
+        raise refused(refusal, name_of(source), wanted)
     of = {-1: None, result: wanted or named(_NAMES[result])}
     made = of[elements] if elements in of else named(_NAMES[elements])
     return Conversion(made, load, acc, cast(Any, of[result]), halves, rounds_once)
+
+
+def refused(refusal: int, source: str, wanted: np.dtype[Any] | None) -> TypeError:
+    """The error for a gr_refusal, which is not 0, of sums of elements called `source`."""
+    part = None if wanted is None else part_of(wanted)
+    return TypeError(_REFUSALS[refusal - 2].format(result=wanted, part=part, source=source))
 
 
 _NAMES = tuple(NUMBERS)

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpureduce import _host
 from gpureduce.core import arrays, devices, dtypes, registry
 from gpureduce.core.plan import Arguments, Launch, launch_of, number_of
 from gpureduce.core.results import SumResult, ran_on
@@ -30,16 +29,6 @@ def source(kind: str, nbytes: int) -> np.dtype[Any]:
         return dtypes.named("bfloat16")
     except TypeError:
         return np.dtype(np.float16)
-
-
-@functools.cache
-def _asked(
-    kind: str, nbytes: int, wanted: np.dtype[Any], exactly: bool
-) -> tuple[int, bool, int, int]:
-    """For an explicit dtype: accumulator, whether elements are cast, result type and rounding."""
-    how = dtypes.convert(source(kind, nbytes), wanted, exactly, _host.ON_GPU)
-    target = _DEFAULT if how.result.kind in "iu" else dtypes.load_of(how.result)
-    return how.acc, how.elements is not None, how.result.num, target
 
 
 def _checked_stream(number: int) -> int:
@@ -109,36 +98,35 @@ def by_one_call(
     module, number = _module(), NUMBERS.get(strategy)
     if module is None or number is None or not is_quick(dtype):
         return None
-    resolve = None if dtype is None else resolver(dtype, strategy in ("auto", "exact"))
-    return _sum(module, arr, resolve, number, stream, timing)
+    return _sum(module, arr, None if dtype is None else wanted(dtype), number, stream, timing)
 
 
 def is_quick(dtype: object) -> bool:
-    """Whether `resolver` takes a value of `dtype`, or it is None."""
+    """Whether `wanted` takes a value of `dtype`, or it is None."""
     return dtype is None or type(dtype) in (str, type) or isinstance(dtype, np.dtype)
 
 
-_Resolve = Callable[[str, int, int], tuple[int, bool, int, int]]
-
-
 @functools.lru_cache(256)
-def resolver(dtype: Any, exactly: bool) -> _Resolve:
-    """The value that tells C how to add up arrays of any dtype to a sum of `dtype`."""
-    wanted = dtypes.named(dtype)
-    return lambda kind, nbytes, index: _asked(kind, nbytes, wanted, exactly)
+def wanted(dtype: Any) -> np.dtype[Any]:
+    """The dtype of a sum, for C."""
+    return dtypes.named(dtype).newbyteorder("=")
+
+
+_Check = Callable[[str, int, int], None]  # of an array's kind, bytes per element and GPU
 
 
 def _sum(
     module: ModuleType,
     arr: object,
-    resolve: object,
+    dtype: np.dtype[Any] | None,
     launch: Launch | int,
     stream: object,
     timing: bool,
+    check: _Check | None = None,
 ) -> SumResult | None:
     number = 0 if stream is None else stream_number(stream)
     common = _fields_of if timing else None
-    found: SumResult | None = ask(module.sum_gpu, arr, resolve, launch, number, common)
+    found: SumResult | None = ask(module.sum_gpu, arr, dtype, launch, number, common, check)
     return found
 
 
@@ -180,8 +168,6 @@ def _sender() -> Callable[[npt.NDArray[Any], int, int], SumResult | None] | None
     return send
 
 
-_Prepare = Callable[[np.dtype[Any], np.dtype[Any] | None, int], None]
-
 # By name and alias: the numbers of the strategies that run on a GPU.
 NUMBERS = {
     name: number_of(row)
@@ -202,17 +188,12 @@ def check_same_device(device: str | None, index: int) -> None:
 
 
 def add(
-    call: Arguments, strategy: registry.Strategy, arr: object, prepare: _Prepare | None = None
+    call: Arguments, strategy: registry.Strategy, arr: object, check: _Check | None = None
 ) -> SumResult | None:
-    """The sum of an array on a GPU; None for other arrays.
-
-    `prepare` gets the array's dtype, the dtype that was asked for, and the GPU's number, before
-    the launch.
-    """
+    """The sum of an array on a GPU; None for other arrays. `check` is called before the launch."""
     module = module_for(call.device)
     if module is None or strategy.kind == "host" or call.device == "cpu":
         return None
-    by_defaults = call.dtype is None and call.device is None
     if (
         call.device is None
         and (call.block, call.grid, call.finish) == (None, None, None)
@@ -221,21 +202,14 @@ def add(
         and call.strategy in NUMBERS
     ):
         return None  # by_one_call() has found that it does not lie on a GPU
-    launch = launch_for(call)
-    wanted = None if call.dtype is None else dtypes.named(call.dtype)
-    exactly = strategy.name in ("auto", "exact")
+    if check is None and call.device is not None:
+        check = functools.partial(_check_device, call.device)
+    dtype = None if call.dtype is None else wanted(dtypes.named(call.dtype))
+    return _sum(module, arr, dtype, launch_for(call), call.stream, call.timing, check)
 
-    def resolve(kind: str, nbytes: int, index: int) -> tuple[int, bool, int, int]:
-        check_same_device(call.device, index)
-        if prepare:
-            elements = dtypes.named("bfloat16") if kind == "B" else source(kind, nbytes)
-            prepare(elements, wanted, index)
-        if wanted is None:
-            return _DEFAULT, False, _DEFAULT, _DEFAULT
-        return _asked(kind, nbytes, wanted, exactly)
 
-    known = None if by_defaults and not prepare else resolve
-    return _sum(module, arr, known, launch, call.stream, call.timing)
+def _check_device(device: str, kind: str, nbytes: int, index: int) -> None:
+    check_same_device(device, index)
 
 
 @functools.lru_cache(256)

@@ -6,7 +6,6 @@ has the order of the launches.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -152,68 +151,18 @@ def counted_arguments(
 # --- arrays on a GPU ---------------------------------------------------------------------------
 
 
-class _Plan:
-    """Tells C, which has read the values' description, where the sums go and how to make them."""
-
-    def __init__(
-        self, call: Arguments, name: str, values: Any, groups: Segments, module: Any
-    ) -> None:
-        self.call, self.name, self.values, self.groups, self.module = (
-            call, name, values, groups, module,
-        )  # fmt: skip
-        self.library = device_results.library_of(type(values), module)
-        self.element, self.device, self.n, self.rows = ("", 0), 0, 0, 0
-        self.ran = ""
-        self.value: Any = None
-
-    def __call__(
-        self, kind: str, nbytes: int, device: int, shape: tuple[int, ...], steps: tuple[int, ...],
-        stream: int,
-    ) -> tuple[Any, ...]:  # fmt: skip
-        call, groups = self.call, self.groups
-        gpu_arrays.check_same_device(call.device, device)
-        if len(shape) not in (1, 2):
-            raise ValueError(
-                f"values must have 1 or 2 dimensions, (n,) or (n, d), not {len(shape)}"
-            )
-        self.element, self.device, self.rows = (kind, nbytes), device, shape[0]
-        self.n = math.prod(shape)
-        wanted = digits.dtype_for(kind) if groups.as_digits else call.dtype
-        grouping = _host.AXES if groups.as_digits else groups.kind
-        conversion, result = device_results.conversion_of(
-            kind, nbytes, wanted, self.name != "fast", grouping
-        )
-        self.ran = _name(conversion, groups)
-        target = device_results.target_of(conversion, result)
-        self.groups = groups = self._sized(device, stream)
-        sums: tuple[int, ...] = (groups.size, *shape[1:])
-        if groups.as_digits:
-            sums, result = (*sums, digits.numbers_of(kind)), "int64"
-        details = _details(conversion, target, groups, (0, 0), bool(call.timing))
-        if groups.out is None:
-            try:
-                self.value = self.library.maker(sums, result, device)(stream)
-            except MemoryError as error:
-                raise groups.no_room() from error
-        else:
-            self.value = groups.out
-            device_results.check_out(self.value, type(self.values), result, sums)
-        return self.value, details
-
-    def _sized(self, device: int, stream: int) -> Segments:
-        """The groups, with a number of segments."""
-        groups = self.groups
-        infers = groups.ids is not None and groups.size is None and groups.out is None
-        rows = self.rows if infers else -1
-        size, most = self.module.describe_index(groups.numbers, groups.name, device, stream, rows)
-        if groups.ids is None:
-            return groups._replace(size=groups.by_offsets(size))
-        if size != self.rows:
-            raise ValueError(f"there are {size} segment_ids for {self.rows} rows of values")
-        if infers:
-            return groups.up_to(most, groups.ids)
-        shape: tuple[int, ...] = (*getattr(groups.out, "shape", ()), 0)
-        return groups if groups.size is not None else groups._replace(size=int(shape[0]))
+def _sized(module: Any, groups: Segments, index: Any, rows: int) -> Segments:
+    """The groups, with a number of segments. `index` describes the ids or offsets."""
+    if groups.ids is None:
+        return groups._replace(size=groups.by_offsets(index.count))
+    if index.count != rows:
+        raise ValueError(f"there are {index.count} segment_ids for {rows} rows of values")
+    if groups.size is not None:
+        return groups
+    if groups.out is None:
+        return groups.up_to(module.largest_id(index), groups.ids)
+    shape: tuple[int, ...] = (*getattr(groups.out, "shape", ()), 0)
+    return groups._replace(size=int(shape[0]))
 
 
 def add_gpu(call: Arguments, name: str, values: Any, groups: Segments, start: float) -> SumResult:
@@ -225,20 +174,44 @@ def add_gpu(call: Arguments, name: str, values: Any, groups: Segments, start: fl
             f"{registry.find(name).name} makes no sums by segment of arrays on a GPU; auto, exact "
             "and fast do"
         )
-    plan = _Plan(call, name, values, groups, module)
-    given = plan.library.stream(values) if call.stream is None else call.stream
-    stream = gpu_arrays.stream_number(given)
-    found = gpu_arrays.ask(module.sum_segments_on_device, values, groups.numbers, plan, stream)
-    if found is None:
+    library = device_results.library_of(type(values), module)
+    given = library.stream(values) if call.stream is None else call.stream
+    view = gpu_arrays.ask(module.view, values, gpu_arrays.stream_number(given))
+    if view is None:
         raise TypeError(
             f"{groups.name} lie on a GPU, and values, {type(values).__name__}, do not: copy one of "
             "them to where the other is"
         )
-    *launch, problem = found
+    gpu_arrays.check_same_device(call.device, view.device)
+    shape, kind = view.shape, view.kind
+    if len(shape) not in (1, 2):
+        raise ValueError(f"values must have 1 or 2 dimensions, (n,) or (n, d), not {len(shape)}")
+    wanted = digits.dtype_for(kind) if groups.as_digits else call.dtype
+    grouping = _host.AXES if groups.as_digits else groups.kind
+    conversion, result = device_results.conversion_of(
+        kind, view.bytes, wanted, name != "fast", grouping
+    )
+    target = device_results.target_of(conversion, result)
+    index = module.view_index(view, groups.numbers, groups.name)
+    groups = _sized(module, groups, index, shape[0])
+    sums: tuple[int, ...] = (groups.size, *shape[1:])
+    if groups.as_digits:
+        sums, result = (*sums, digits.numbers_of(kind)), "int64"
+    details = _details(conversion, target, groups, (0, 0), bool(call.timing))
+    value = groups.out
+    if value is None:
+        try:
+            value = library.maker(sums, result, view.device)(view.stream)
+        except MemoryError as error:
+            raise groups.no_room() from error
+    else:
+        device_results.check_out(value, type(values), result, sums)
+    *launch, problem = module.sum_segments_on_device(view, index, value, details)
     if problem is not None:
-        raise plan.groups.wrong(plan.rows, problem)
-    value = plan.library.result(plan.value) if groups.out is None else plan.value
+        raise groups.wrong(shape[0], problem)
+    value = library.result(value) if groups.out is None else value
     if not call.timing:
         return SumResult(value, None)
-    where = module.BACKEND, plan.device, plan.element, plan.n
-    return SumResult(value, device_results.timing_of(*where, plan.ran, launch, start))
+    where = module.BACKEND, view.device, (kind, view.bytes), view.count
+    ran = _name(conversion, groups)
+    return SumResult(value, device_results.timing_of(*where, ran, launch, start))

@@ -104,14 +104,18 @@ def _add_gpu_array(kernel: _Kernel, arr: Any, call: Arguments) -> SumResult | No
     first = devices.choose_device(call.device) if call.device else cards[0]
     row = strategy(kernel, first, [])
 
-    def prepare(source: np.dtype[Any], wanted: np.dtype[Any] | None, index: int) -> None:
+    wanted = None if call.dtype is None else dtypes.named(call.dtype)
+
+    def prepare(kind: str, nbytes: int, index: int) -> None:
+        gpu_arrays.check_same_device(call.device, index)
         card = devices.choose_device(f"cuda:{index}")
         if card.capability != first.capability:
             raise ValueError(
                 f"the array lies on {card.id}, another kind of card than {first.id}: "
                 f"give device={card.id!r}"
             )
-        place(kernel, card, source, wanted)
+        elements = dtypes.named("bfloat16") if kind == "B" else gpu_arrays.source(kind, nbytes)
+        place(kernel, card, elements, wanted)
 
     return gpu_arrays.add(call._replace(strategy=row), row, arr, prepare)  # type: ignore[arg-type]
 

@@ -191,13 +191,11 @@ def _sum(
     streams: tuple[int, ...] | None, start: float,
 ) -> SumResult:  # fmt: skip
     module = _module(call, strategy)
-    exactly = strategy.name in ("auto", "exact")
     begun, on_gpu = None, (False,) * len(parts)
     if module:
-        wanted = None if call.dtype is None else dtypes.named(call.dtype)
-        resolver = None if wanted is None else gpu_arrays.resolver(wanted, exactly)
+        wanted = None if call.dtype is None else gpu_arrays.wanted(dtypes.named(call.dtype))
         launch = gpu_arrays.launch_for(call)
-        begun = module.begin_parts(parts, resolver, launch, streams, bool(call.timing))
+        begun = module.begin_parts(parts, wanted, launch, streams, bool(call.timing))
         on_gpu = begun.on_gpu()
     since = time.perf_counter()
     sums = [

@@ -235,7 +235,7 @@ def test_arrays_of_a_known_library_take_a_shorter_way(monkeypatch):
             assert kept.timing is None
             assert_equal(kept.value.to_numpy(), expected(view, axis=axis, keepdims=True))
     plan = axis_on_device._plan_for(ByExchange, "fast", None, True, 0, False)
-    assert len(plan.decisions) == 3 * 6  # dtypes, and shapes with their strides
+    assert len(plan.known) == 3 * 6  # dtypes, and shapes with their strides
     narrow = gpureduce.sum(ByExchange(array), "fast", axis=1, dtype="int16")
     assert_equal(narrow.value.to_numpy(), array.sum(axis=1, dtype="int16"))
     whole = gpureduce.sum(ByExchange(array), result="device").value
@@ -248,7 +248,7 @@ def test_arrays_of_a_known_library_take_a_shorter_way(monkeypatch):
     monkeypatch.setattr(axis_on_device, "_MOST_KNOWN", 2)
     for rows in range(1, 6):
         gpureduce.sum(ByExchange(np.ones((rows, 3))), "fast", axis=0)
-        assert len(plan.decisions) <= 2
+        assert len(plan.known) <= 2
     axis_on_device._plan_for.cache_clear()
 
 

@@ -90,12 +90,11 @@ def test_the_interface_is_kept_until_the_sum_is_made():
         def __cuda_array_interface__(self):
             return Dying(ByInterface(memory).__cuda_array_interface__)
 
-    def resolve(kind, nbytes, device):
+    def check(kind, nbytes, device):
         gc.collect()
         seen.append(Dying.alive)
-        return -1, False, -1, -1
 
-    value, _ = _emulator.sum_gpu(Producer(), resolve, -1, 0, None)
+    value, _ = _emulator.sum_gpu(Producer(), None, -1, 0, None, check)
     assert float(value) == 55 and seen == [True] and not Dying.alive
 
 
@@ -359,19 +358,21 @@ def test_streams_are_numbers():
 
 
 @pytest.mark.parametrize(
-    "answer",
+    ("dtype", "message"),
     [
-        (2, False, 17, -1), (2, False, 25, -1), (2, False, 12, -1), (2, False, 0, -1),
-        (2, False, -7, -1), (3, False, 11, -1), (3, True, 12, 7),
+        ("float64", "expected a dtype or None"),
+        (3, "expected a dtype or None"),
+        (np.dtype("M8[s]"), r"dtype=datetime64\[s\] cannot hold a sum"),
+        (np.dtype([("a", "i4")]), "cannot hold a sum"),
+        (np.dtype(bool), "dtype=bool cannot hold a sum"),
+        (np.dtype("i4"), "dtype=int32 would lose part of float32"),
+        (np.dtype("c8"), "real arrays on a GPU cannot be summed as complex"),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("strategy", [-1, -2])
-def test_results_have_the_accumulators_type(answer, strategy):
-    try:
-        value, _ = _emulator.sum_gpu(ByInterface(FLOATS), lambda *_: answer, strategy, 0, None)
-    except ValueError:
-        return
-    assert float(value) == 55 or answer[0] == 3
+def test_c_takes_dtypes_that_hold_the_sum(dtype, message, strategy):
+    with pytest.raises(TypeError, match=message):
+        _emulator.sum_gpu(ByInterface(FLOATS), dtype, strategy, 0, None)
 
 
 @pytest.mark.parametrize(

@@ -157,6 +157,22 @@ def test_sums_are_not_written_over_python_objects():
     assert objects.tolist() == [None, None]
 
 
+def test_requests_are_for_the_elements_that_they_were_made_for():
+    """As C would read elements of another size."""
+    details = (_host.ACC_F32, False, _host.LOAD_F32, (0.0, 0.0), -1, 0, 0, 0, 0, False, False)
+    request = _emulator.axis_request("f", 4, 1, False, details)
+    narrow, wide = (
+        _emulator.view(OnDevice(np.ones((3, 2), dtype)), 0) for dtype in (np.float32, np.float64)
+    )
+    sums = OnDevice(np.zeros(2, np.float32))
+    assert narrow.key != wide.key
+    with pytest.raises(ValueError, match="for other elements"):
+        _emulator.sum_axis_on_device(wide, sums, None, request)
+    with pytest.raises(TypeError, match="expected a View"):
+        _emulator.sum_axis_on_device(sums, sums, None, request)
+    assert _emulator.sum_axis_on_device(narrow, sums, None, request) is None
+
+
 @pytest.mark.parametrize("which", ["values", "ids", "sums", "narrow ids", None])
 def test_lessons_by_key_read_no_steps(which):
     number = strategy_of("key_atomic").index

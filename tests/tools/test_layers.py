@@ -13,6 +13,21 @@ def test_includes_point_down():
     assert not includes.faults()
 
 
+def test_calls_of_python_are_found(tmp_path, monkeypatch):
+    assert not includes.callbacks()
+    monkeypatch.setattr(includes, "CSRC", tmp_path)
+    for name in includes.MAY_CALL_PYTHON:
+        (tmp_path / "bindings" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "bindings" / name).write_text("PyObject_CallNoArgs(method);\n")
+    assert not includes.callbacks()
+    for call in ("PyObject_CallFunction(plan, 0)", 'PyImport_ImportModule("gpureduce.core.plan")'):
+        (tmp_path / "bindings" / "device" / "axis.c").write_text(f"{call};\n")
+        assert includes.callbacks() == ["csrc/bindings/device/axis.c calls Python"]
+    (tmp_path / "bindings" / "device" / "axis.c").write_text("PyObject_CallableCheck;\n")
+    (tmp_path / "bindings" / "gil.c").write_text("\n")
+    assert includes.callbacks() == ["csrc/bindings/gil.c no longer calls Python"]
+
+
 def test_names_of_c_are_unique(tmp_path, monkeypatch):
     assert not includes.repeated()
     for name in ("one", "two"):

@@ -165,149 +165,45 @@ PyObject *gr_py_sum_axis_of_host(PyObject *Py_UNUSED(self), PyObject *args)
 /* --- arrays on a GPU ---------------------------------------------------------------------------
  */
 
-/* What Python has decided for arrays of one description. Never changes. */
+/* What is decided for arrays of one description, without addresses and dimensions. */
 typedef struct {
-    gr_axis_request request; /* without addresses and dimensions */
+    gr_axis_request request;
     asked ask;
-    PyObject *make, *known;
-    PyTypeObject *out_type; /* of an array for the sums that Python has made or checked .. */
-    int out_kind, out_bytes, out_dims;
-    int64_t out_size[GR_ARRAY_MAX_DIMS]; /* .. and how its producer described it */
-} decision;
+    int kind, bytes; /* of the elements */
+} prepared;
 
-static const char DECISION[] = "gpureduce.axis.decision"; /* the name of its capsule */
+static const char PREPARED[] = "gpureduce.axis.request"; /* the name of its capsule */
 
-static void drop_decision(PyObject *capsule)
+static void drop_prepared(PyObject *capsule)
 {
-    decision *dropped = PyCapsule_GetPointer(capsule, DECISION);
-    Py_XDECREF(dropped->make);
-    Py_XDECREF(dropped->known);
-    Py_XDECREF((PyObject *)dropped->out_type);
-    free(dropped);
+    free(PyCapsule_GetPointer(capsule, PREPARED));
+}
+
+PyObject *gr_py_axis_request(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    PyObject *details;
+    prepared *made = calloc(1, sizeof *made);
+    PyObject *capsule = made ? PyCapsule_New(made, PREPARED, drop_prepared) : PyErr_NoMemory();
+    if (!capsule) {
+        free(made);
+        return NULL;
+    }
+    if (PyArg_ParseTuple(args, "CiKpO", &made->kind, &made->bytes, &made->ask.axes,
+                         &made->ask.keeps_dims, &details) &&
+        take_details(details, &made->request, &made->ask) == 0 &&
+        take_types(&made->request, made->ask.exactly, made->kind, made->bytes) >= 0)
+        return capsule;
+    Py_DECREF(capsule);
+    return NULL;
 }
 
 /* One call. */
 typedef struct {
     gr_axis_request request;
     asked ask;
-    gr_gpu_array *array;
-    gr_view *in;
-    PyObject *plan, *decisions, *given; /* borrowed; `given`: out, or None */
-    PyObject *make, *known;             /* borrowed from `answer` */
-    PyObject *key, *answer;             /* `answer`: Python's, or the capsule of `decided` */
-    const decision *decided;            /* NULL: Python has been asked */
+    const gr_gpu_array *array;
+    const gr_view *in;
 } job;
-
-/* Copies all but the addresses and the dimensions. */
-static void copy_request(gr_axis_request *to, const gr_axis_request *from)
-{
-    size_t rest = offsetof(gr_axis_request, load);
-    memcpy((char *)to + rest, (const char *)from + rest, sizeof *to - rest);
-}
-
-static PyObject *key_of(const job *j)
-{
-    int64_t key[3 + 2 * GR_ARRAY_MAX_DIMS], *at = key;
-    *at++ = j->array->kind;
-    *at++ = j->array->bytes;
-    *at++ = j->array->device;
-    for (int i = 0; i < j->in->dims; i++) {
-        *at++ = j->in->size[i];
-        *at++ = j->in->step[i];
-    }
-    return PyBytes_FromStringAndSize((const char *)key, (char *)at - (char *)key);
-}
-
-/* Takes over what was decided for such an array. Returns 1, 0 if nothing was, or -1 with an
- * exception set. */
-static int recall(job *j)
-{
-    if (j->decisions == Py_None)
-        return 0;
-    j->key = key_of(j);
-    j->answer = j->key ? PyObject_GetItem(j->decisions, j->key) : NULL;
-    if (!j->answer) {
-        if (!PyErr_ExceptionMatches(PyExc_KeyError))
-            return -1;
-        PyErr_Clear();
-        return 0;
-    }
-    j->decided = PyCapsule_GetPointer(j->answer, DECISION);
-    if (!j->decided)
-        return -1;
-    if (j->given != Py_None && Py_TYPE(j->given) != j->decided->out_type) {
-        j->decided = NULL;
-        Py_CLEAR(j->answer);
-        return 0;
-    }
-    void *stream = j->request.stream;
-    copy_request(&j->request, &j->decided->request);
-    j->request.stream = stream;
-    j->ask = j->decided->ask;
-    j->make = j->decided->make;
-    j->known = j->decided->known;
-    return 1;
-}
-
-/* Keeps what Python has decided. `sums` is the array for the sums. Returns 0, or -1 with an
- * exception set. */
-static int remember(const job *j, const gr_gpu_array *sums)
-{
-    if (j->decided || !j->key || j->ask.mask != Py_None)
-        return 0;
-    decision *made = calloc(1, sizeof *made);
-    if (!made) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    PyObject *capsule = PyCapsule_New(made, DECISION, drop_decision);
-    if (!capsule) {
-        free(made);
-        return -1;
-    }
-    copy_request(&made->request, &j->request);
-    made->ask = j->ask;
-    made->ask.out = NULL;
-    made->make = Py_NewRef(j->make);
-    made->known = Py_NewRef(j->known);
-    made->out_type = (PyTypeObject *)Py_NewRef((PyObject *)Py_TYPE(j->ask.out));
-    made->out_kind = sums->kind;
-    made->out_bytes = sums->bytes;
-    made->out_dims = sums->dims;
-    memcpy(made->out_size, sums->size, sizeof made->out_size);
-    int kept = PyObject_SetItem(j->decisions, j->key, capsule);
-    Py_DECREF(capsule);
-    return kept;
-}
-
-static PyObject *ask_python(const job *j)
-{
-    return gr_ask_python(j->plan, j->array, j->in, j->request.stream, j->given);
-}
-
-/* Has Python refuse an array that the caller gave for sums, if it is not like one that Python has
- * accepted. */
-static int check_given(const job *j, const gr_gpu_array *sums)
-{
-    const decision *d = j->decided;
-    if (!d || j->given == Py_None ||
-        (sums->kind == d->out_kind && sums->bytes == d->out_bytes && sums->dims == d->out_dims &&
-         !memcmp(sums->size, d->out_size, (size_t)sums->dims * sizeof sums->size[0])))
-        return 0;
-    PyObject *answer = ask_python(j);
-    Py_XDECREF(answer);
-    return answer ? 0 : -1;
-}
-
-/* Returns SumResult(out, None) if Python keeps decisions for untimed sums, or else (out, known,
- * launch). */
-static PyObject *result_of(const job *j, const gr_launched *launched)
-{
-    if (j->key && !j->ask.timed)
-        return gr_untimed(Py_NewRef(j->ask.out));
-    PyObject *launch = launch_of(&j->request, launched, false);
-    return launch ? Py_BuildValue("OON", j->ask.out, j->known, launch) : NULL;
-}
 
 static PyObject *sum_beside(job *j, const gr_gpu_array *where, const gr_view *mask)
 {
@@ -318,11 +214,10 @@ static PyObject *sum_beside(job *j, const gr_gpu_array *where, const gr_view *ma
     PyObject *done = NULL;
     if (gr_view_beside(j->ask.out, "out", j->request.stream, j->array->device, &sums, &out) < 0)
         return NULL;
-    if (check_given(j, &sums) == 0 &&
-        gr_check_out(j->request.sums.bytes, &sums, &out, inputs) == 0 &&
-        add_dims(&j->request, &j->ask, j->in, mask, &out) == 0 && remember(j, &sums) == 0 &&
+    if (gr_check_out(j->request.sums.bytes, &sums, &out, inputs) == 0 &&
+        add_dims(&j->request, &j->ask, j->in, mask, &out) == 0 &&
         (!sums.count || run(&j->request, &j->ask, NULL, &launched) == 0))
-        done = result_of(j, &launched);
+        done = j->ask.timed ? launch_of(&j->request, &launched, false) : Py_NewRef(Py_None);
     gr_gpu_array_done(&sums);
     return done;
 }
@@ -355,59 +250,28 @@ PyObject *gr_py_refuse_capture(PyObject *Py_UNUSED(self), PyObject *stream)
     Py_RETURN_NONE;
 }
 
-/* Asks Python, and takes its answer. Returns 0, or -1 with an exception set. */
-static int decide(job *j)
-{
-    PyObject *details;
-    j->answer = ask_python(j);
-    return j->answer &&
-                   PyArg_ParseTuple(j->answer, "OOKOO", &j->make, &j->ask.mask, &j->ask.axes,
-                                    &details, &j->known) &&
-                   take_details(details, &j->request, &j->ask) == 0 &&
-                   take_types(&j->request, j->ask.exactly, j->array->kind, j->array->bytes) >= 0
-               ? 0
-               : -1;
-}
-
 PyObject *gr_py_sum_axis_on_device(PyObject *Py_UNUSED(self), PyObject *const *args,
                                    Py_ssize_t count)
 {
-    enum { ARRAY, KEEPS_DIMS, PLAN, STREAM, OUT, DECISIONS, ARGUMENTS };
-    if (count != ARGUMENTS) {
-        PyErr_SetString(PyExc_TypeError, "expected six arguments");
+    enum { VIEW, OUT, MASK, REQUEST, ARGUMENTS };
+    if (count != ARGUMENTS || !PyObject_TypeCheck(args[VIEW], gr_view_type)) {
+        PyErr_SetString(PyExc_TypeError, "expected a View, two arrays and a request");
         return NULL;
     }
-    gr_gpu_array array;
-    gr_view in;
-    job j = {.array = &array,
-             .in = &in,
-             .plan = args[PLAN],
-             .given = args[OUT],
-             .decisions = args[DECISIONS]};
-    int keeps_dims = PyObject_IsTrue(args[KEEPS_DIMS]);
-    unsigned long long stream = keeps_dims < 0 ? 0 : PyLong_AsUnsignedLongLong(args[STREAM]);
-    if (PyErr_Occurred())
+    const gr_view_object *view = (gr_view_object *)args[VIEW];
+    const prepared *plan = PyCapsule_GetPointer(args[REQUEST], PREPARED);
+    if (!plan)
         return NULL;
-    void *ours = stream ? (void *)(uintptr_t)stream : GR_LEGACY_STREAM;
-    int found = gr_gpu_array_of(args[ARRAY], gr_callers_stream, ours, &array);
-    if (found <= 0)
-        return found < 0 ? NULL : Py_NewRef(Py_None);
-    PyObject *done = NULL;
-    j.request.stream = stream ? ours : array.stream ? array.stream : ours;
-    gr_view_gpu(&array, &in);
-    found = gr_find_memory(&array) < 0 ? -1 : recall(&j);
-    if (found > 0 || (found == 0 && decide(&j) == 0)) {
-        j.request.device = array.device;
-        j.ask.keeps_dims = keeps_dims;
-        j.ask.out = j.given != Py_None
-                        ? Py_NewRef(j.given)
-                        : PyObject_CallFunction(j.make, "K",
-                                                (unsigned long long)(uintptr_t)j.request.stream);
-        done = j.ask.out ? sum_decided(&j) : NULL;
-        Py_XDECREF(j.ask.out);
+    if (plan->kind != view->array.kind || plan->bytes != view->array.bytes) {
+        PyErr_SetString(PyExc_ValueError, "the request is for other elements");
+        return NULL;
     }
-    Py_XDECREF(j.key);
-    Py_XDECREF(j.answer);
-    gr_gpu_array_done(&array);
-    return done;
+    job j = {.ask = plan->ask, .array = &view->array, .in = &view->seen};
+    size_t rest = offsetof(gr_axis_request, load); /* the axes have no dimensions yet */
+    memcpy((char *)&j.request + rest, (const char *)&plan->request + rest, sizeof j.request - rest);
+    j.ask.out = args[OUT];
+    j.ask.mask = args[MASK];
+    j.request.stream = view->stream;
+    j.request.device = view->array.device;
+    return sum_decided(&j);
 }

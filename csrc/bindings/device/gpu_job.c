@@ -3,19 +3,11 @@
 #include "backend/backend.h"
 #include "bindings/device/run.h"
 #include "bindings/device/views.h"
-#include "exact/format.h"
+#include "shared/how.h"
 
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-/* The type of a sum of bfloat16: float32 where NumPy has no bfloat16. */
-static int find_bfloat16(gr_reading *reading)
-{
-    int number = gr_bfloat16_number();
-    reading->typenum = number >= 0 ? number : NPY_FLOAT;
-    return number < -1 ? -1 : 1;
-}
 
 const char *gr_kind_name(int kind)
 {
@@ -24,20 +16,6 @@ const char *gr_kind_name(int kind)
     while (i + 1 < sizeof names / sizeof names[0] && names[i][0] != kind)
         i++;
     return names[i] + 1;
-}
-
-static int find_reading(const gr_gpu_array *array, gr_reading *reading)
-{
-    const gr_numpy_type *type = gr_numpy_type_of_kind(array->kind, array->bytes);
-    if (type) {
-        int is_signed = array->kind == 'i' && array->bytes == 8;
-        int elements = is_signed ? GR_ELEMENTS_I64 : (int)type->load;
-        *reading = (gr_reading){type->load, type->acc, type->result, elements, type->components};
-        return array->kind == 'B' ? find_bfloat16(reading) : 1;
-    }
-    PyErr_Format(PyExc_TypeError, "arrays of %s%d on a GPU cannot be summed",
-                 gr_kind_name(array->kind), 8 * array->bytes);
-    return -1;
 }
 
 /* Returns the stream of a workspace, which it opens if necessary; NULL with an exception set.
@@ -53,82 +31,119 @@ static void *open_for(void *context, int device)
     return gr_workspace_stream(opening->workspace);
 }
 
-/* Calls `resolve` with this call's description of the array. A producer may describe the same array
- * differently the next time, so Python must not read it a second time. */
-static int resolve(gr_asked *asked, const gr_gpu_array *array)
+int gr_take_dtype(PyObject *dtype, gr_asked *asked)
 {
-    if (!asked->resolve)
+    asked->dtype = dtype == Py_None ? NULL : dtype;
+    if (!asked->dtype || PyArray_DescrCheck(dtype))
         return 0;
-    PyObject *found =
-        PyObject_CallFunction(asked->resolve, "Cii", array->kind, array->bytes, array->device);
-    int ok =
-        found && PyTuple_Check(found) &&
-        PyArg_ParseTuple(found, "ipii", &asked->acc, &asked->cast, &asked->typenum, &asked->target);
-    Py_XDECREF(found);
-    if (ok && (asked->acc >= GR_ACC_COUNT ||
-               (asked->target >= 0 && !gr_is_float((gr_load)asked->target)))) {
-        PyErr_SetString(PyExc_ValueError, "no such accumulator, or no float to round to");
-        return -1;
-    }
-    if (!ok && !PyErr_Occurred())
-        PyErr_SetString(PyExc_TypeError, "expected a tuple of four numbers");
-    return ok ? 0 : -1;
+    PyErr_SetString(PyExc_TypeError, "expected a dtype or None");
+    return -1;
 }
 
-static int is_float_kind(int kind)
+/* Calls `check` with this call's description of the array. A producer may describe the same array
+ * differently the next time, so Python must not read it a second time. */
+static int check(const gr_asked *asked, const gr_gpu_array *array)
 {
-    return kind == 'f' || kind == 'B' || kind == 'c';
+    if (!asked->check || asked->check == Py_None)
+        return 0;
+    PyObject *done =
+        PyObject_CallFunction(asked->check, "Cii", array->kind, array->bytes, array->device);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
 }
 
-static int plan_reading(const gr_asked *asked, const gr_gpu_array *array, gr_job *job)
+/* Raises Python's error for sums that there are not. Returns -1. */
+static int refuse(const gr_asked *asked, int source, gr_refusal refusal)
 {
-    gr_reading *reading = &job->reading;
-    int flat = gr_flatten(array, &job->elements, &job->request.n);
-    if (flat < 0 || find_reading(array, reading) < 0)
+    PyObject *module = PyImport_ImportModule("gpureduce.core.dtypes");
+    PyObject *error = module ? PyObject_CallMethod(module, "refused", "isO", (int)refusal,
+                                                   gr_dtype_rows[source].name,
+                                                   asked->dtype ? asked->dtype : Py_None)
+                             : NULL;
+    if (error)
+        PyErr_SetObject(PyExc_TypeError, error);
+    Py_XDECREF(error);
+    Py_XDECREF(module);
+    return -1;
+}
+
+/* The dtype of the sum as a line of dtypes.def; -1 for NumPy's choice; GR_DTYPE_bool, which holds
+ * no sum, for dtypes that are no numbers. */
+static int wanted_of(const gr_asked *asked, const gr_gpu_array *array)
+{
+    if (asked->as_digits && strchr("biu", array->kind))
+        return GR_DTYPE_float64;
+    const gr_numpy_type *type =
+        asked->dtype ? gr_numpy_type_of_dtype((PyArray_Descr *)asked->dtype) : NULL;
+    return type ? gr_dtype_of(type) : asked->dtype ? GR_DTYPE_bool : -1;
+}
+
+/* Sets the type of the sum: float32 for one of bfloat16 where NumPy has no bfloat16. */
+static int plan_result(const gr_asked *asked, const gr_how *how, gr_job *job)
+{
+    job->result = (gr_numpy_type){how->target, how->acc, how->sum_parts, -1};
+    if (asked->dtype)
+        job->result.result = ((PyArray_Descr *)asked->dtype)->type_num;
+    else if (how->result != GR_DTYPE_bfloat16)
+        job->result.result = gr_numpy_type_of_line((int)how->result)->result;
+    else if ((job->result.result = gr_bfloat16_number()) < -1)
         return -1;
-    job->elements.load = reading->elements_load;
-    if (asked->acc >= 0) {
-        reading->acc = asked->acc;
-        reading->typenum = asked->typenum;
-        if (asked->acc == GR_ACC_u32 && array->bytes == 4)
-            reading->load = GR_LOAD_u32;
+    if (job->result.result < 0) {
+        job->result.result = NPY_FLOAT;
+        job->result.load = GR_LOAD_f32;
     }
-    if (reading->parts == 2)
-        for (int d = 0; d < job->elements.dims; d++)
-            job->elements.step[d] *= 2;
-    int aligned = (uintptr_t)job->elements.base % gr_load_size((gr_load)reading->load) == 0;
-    if (!aligned) {
-        PyErr_SetString(PyExc_BufferError, "the array's elements are not aligned to their size");
-        return -1;
-    }
-    job->request.load =
-        flat && !asked->cast && reading->parts == 1 ? (gr_load)reading->load : GR_LOAD_any;
-    job->request.acc = (gr_acc)reading->acc;
-    job->request.data = job->elements.base;
-    job->request.elements = &job->elements;
     return 0;
 }
 
-static int plan_strategy(const gr_asked *asked, const gr_gpu_array *array, gr_job *job)
+static int plan_reading(const gr_asked *asked, const gr_gpu_array *array, const gr_how *how,
+                        gr_job *job)
 {
-    int exact = gr_is_exact(asked->launch.strategy);
-    int integers = job->reading.acc == GR_ACC_u32 || job->reading.acc == GR_ACC_u64;
+    int flat = gr_flatten(array, &job->elements, &job->request.n);
+    if (flat < 0)
+        return -1;
+    const gr_numpy_type *type = gr_numpy_type_of_kind(array->kind, array->bytes);
+    bool is_signed = array->kind == 'i' && array->bytes == 8;
+    job->elements.load = is_signed ? GR_ELEMENTS_I64 : (int)type->load;
+    if (how->parts == 2)
+        for (int d = 0; d < job->elements.dims; d++)
+            job->elements.step[d] *= 2;
+    if ((uintptr_t)job->elements.base % gr_load_size(type->load)) {
+        PyErr_SetString(PyExc_BufferError, "the array's elements are not aligned to their size");
+        return -1;
+    }
+    bool as_is = flat && how->elements < 0 && how->parts == 1;
+    job->request.load = as_is ? how->load : GR_LOAD_any;
+    job->request.acc = how->acc;
+    job->request.data = job->elements.base;
+    job->request.elements = &job->elements;
+    return plan_result(asked, how, job);
+}
 
-    job->choose = gr_pick(asked->launch.strategy, integers, &job->request.strategy);
-    if (exact && !integers && !is_float_kind(array->kind) && array->bytes == 8) {
+int gr_plan_job(const gr_asked *asked, const gr_gpu_array *array, gr_job *job)
+{
+    const gr_numpy_type *type = gr_numpy_type_of_kind(array->kind, array->bytes);
+    int exact = gr_is_exact(asked->launch.strategy);
+    if (check(asked, array) < 0)
+        return -1;
+    if (!type) {
+        PyErr_Format(PyExc_TypeError, "arrays of %s%d on a GPU cannot be summed",
+                     gr_kind_name(array->kind), 8 * array->bytes);
+        return -1;
+    }
+    int source = gr_dtype_of(type);
+    gr_how how = gr_how_of(source, wanted_of(asked, array), exact, GR_ON_GPU, GR_GROUPS_ALL);
+    if (how.refusal)
+        return refuse(asked, source, how.refusal);
+    job->request = gr_request_of(&asked->launch);
+    if (plan_reading(asked, array, &how, job) < 0)
+        return -1;
+    job->choose =
+        gr_pick(asked->launch.strategy, gr_adds_integers(&job->result), &job->request.strategy);
+    if (exact && how.halves) {
         PyErr_SetString(PyExc_TypeError, "64-bit integers on a GPU cannot be summed exactly as "
                                          "floats: sum them as integers, or cast the array first");
         return -1;
     }
-    return 0;
-}
-
-int gr_plan_job(gr_asked *asked, const gr_gpu_array *array, gr_job *job)
-{
-    job->request = gr_request_of(&asked->launch);
-    if (resolve(asked, array) < 0 || plan_reading(asked, array, job) < 0 ||
-        plan_strategy(asked, array, job) < 0)
-        return -1;
     job->request.device = array->device;
     job->request.on_device = 1;
     job->request.stream = asked->stream ? (void *)(uintptr_t)asked->stream : array->stream;
@@ -174,7 +189,7 @@ gr_status gr_begin_job(gr_workspace *workspace, gr_job *job, int part, gr_error 
 {
     if (part == 1) {
         const char *base = job->elements.base;
-        job->elements.base = base + gr_load_size((gr_load)job->reading.load);
+        job->elements.base = base + gr_load_size((gr_load)job->elements.load);
     }
     return gr_begin_sum(workspace, &job->request, job->choose, &job->outcome[part], error);
 }

@@ -9,31 +9,19 @@
 /* Arguments of gr_py_sum_gpu(), gr_py_exact_gpu() and gr_py_begin_parts(). */
 typedef struct {
     PyObject *object;
-    PyObject *resolve; /* maps (kind, bytes per element, device) to (acc, cast, typenum, target), -1
-                          for a default; NULL: all defaults */
-    PyObject *common;  /* makes the fields for gr_common_fields(); NULL: the sum is not timed */
+    PyObject *dtype;  /* of the sum; NULL: NumPy's choice */
+    PyObject *common; /* makes the fields for gr_common_fields(); NULL: the sum is not timed */
+    PyObject *check;  /* called with (kind, bytes per element, device) before the launch; or NULL or
+                         None */
     gr_launch_request launch;
-    int acc, cast, typenum;
+    bool as_digits;            /* integers are added up as float64 */
     unsigned long long stream; /* 0: the producer's */
-    int target;                /* type that sums of floats are rounded to; -1: the elements' type */
     double start_ms;           /* gr_now_ms() when the call began */
 } gr_asked;
 
-#define GR_ASKED_DEFAULTS                                                                          \
-    {                                                                                              \
-        .launch = {.load = -1, .acc = -1}, .acc = -1, .typenum = -1, .target = -1                  \
-    }
-
-/* How the elements of an array are read, and the default types of the accumulator and result. */
-typedef struct {
-    int load, acc, typenum; /* typenum: NumPy's number of the result's type */
-    int elements_load;      /* for gr_elements (shared/elements.h) */
-    int parts;              /* 2 for complex numbers */
-} gr_reading;
-
 /* The plan and outcome of one sum, or of two for the parts of complex numbers. */
 typedef struct {
-    gr_reading reading;
+    gr_numpy_type result; /* of the sum */
     gr_elements elements;
     gr_request request;
     int choose;
@@ -59,8 +47,11 @@ int gr_open_array(PyObject *object, unsigned long long stream, gr_opening *openi
 /* Returns the name of a kind, which the number of bits completes. */
 const char *gr_kind_name(int kind);
 
-/* Asks `resolve`, and plans the sum. Returns 0, or -1 with an exception set. */
-int gr_plan_job(gr_asked *asked, const gr_gpu_array *array, gr_job *job);
+/* Takes over the dtype of the sum, or None. Returns 0, or -1 with an exception set. */
+int gr_take_dtype(PyObject *dtype, gr_asked *asked);
+
+/* Plans the sum. Returns 0, or -1 with an exception set. */
+int gr_plan_job(const gr_asked *asked, const gr_gpu_array *array, gr_job *job);
 
 /* Puts the launches of one part of complex numbers, or of real ones, on the stream. */
 gr_status gr_begin_job(gr_workspace *workspace, gr_job *job, int part, gr_error *error);

@@ -119,7 +119,7 @@ static Py_ssize_t begin_all(parts_object *self, int component, gr_error *error)
 {
     for (Py_ssize_t i = 0; i < self->count && !gr_interrupted(); i++) {
         part *p = &self->part[i];
-        if (!p->on_gpu || component >= p->job.reading.parts)
+        if (!p->on_gpu || component >= p->job.result.components)
             continue;
         p->has_begun = 1;
         p->has_ended = 0;
@@ -133,7 +133,7 @@ static Py_ssize_t end_all(parts_object *self, int component, gr_error *error)
 {
     for (Py_ssize_t i = 0; i < self->count && !gr_interrupted(); i++) {
         part *p = &self->part[i];
-        if (!p->on_gpu || component >= p->job.reading.parts)
+        if (!p->on_gpu || component >= p->job.result.components)
             continue;
         if (gr_end_sum(p->opening.workspace, &p->job.outcome[component], error) != GR_OK)
             return i;
@@ -183,12 +183,11 @@ static parts_object *new_parts(PyObject *arrays)
 
 PyObject *gr_py_begin_parts(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    static const gr_asked DEFAULTS = GR_ASKED_DEFAULTS;
-    gr_asked asked = DEFAULTS;
-    PyObject *arrays, *launch, *streams;
+    gr_asked asked = {.dtype = NULL};
+    PyObject *arrays, *dtype, *launch, *streams;
     int timed;
-    if (!PyArg_ParseTuple(args, "OOOOp", &arrays, &asked.resolve, &launch, &streams, &timed) ||
-        gr_read_launch(launch, GR_GPU_ARRAY, &asked.launch) < 0)
+    if (!PyArg_ParseTuple(args, "OOOOp", &arrays, &dtype, &launch, &streams, &timed) ||
+        gr_take_dtype(dtype, &asked) < 0 || gr_read_launch(launch, GR_GPU_ARRAY, &asked.launch) < 0)
         return NULL;
     if (!PyTuple_Check(arrays) ||
         (streams != Py_None &&
@@ -196,7 +195,6 @@ PyObject *gr_py_begin_parts(PyObject *Py_UNUSED(module), PyObject *args)
         PyErr_SetString(PyExc_TypeError, "expected a tuple of arrays, and as many streams");
         return NULL;
     }
-    asked.resolve = asked.resolve == Py_None ? NULL : asked.resolve;
     int device = gr_current_device();
     parts_object *self = new_parts(arrays);
     if (self)
@@ -241,7 +239,7 @@ static void close_parts(parts_object *self)
 static PyObject *bits_of(const gr_job *job, int component)
 {
     const gr_outcome *outcome = &job->outcome[component];
-    if (component >= job->reading.parts)
+    if (component >= job->result.components)
         Py_RETURN_NONE;
     return gr_strategy_at(job->request.strategy)->traits & DIGITS
                ? PyBytes_FromStringAndSize((const char *)&outcome->exact, sizeof outcome->exact)

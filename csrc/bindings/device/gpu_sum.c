@@ -12,63 +12,31 @@
 static gr_status sum_parts(gr_workspace *workspace, gr_job *job, gr_error *error)
 {
     gr_outcome *outcome = job->outcome;
-    for (int part = 0; part < job->reading.parts; part++)
+    for (int part = 0; part < job->result.components; part++)
         if (gr_begin_job(workspace, job, part, error) != GR_OK ||
             gr_end_sum(workspace, &outcome[part], error) != GR_OK)
             return error->status;
-    if (job->reading.parts == 2)
+    if (job->result.components == 2)
         outcome[0].launches += outcome[1].launches;
     return GR_OK;
 }
 
-/* Whether sums in this accumulator can be converted to the type's result. */
-static int can_convert(const gr_numpy_type *type)
+static PyObject *scalar(const gr_job *job)
 {
-    int number = type->result;
-    PyArray_Descr *found = number < 0 ? NULL : PyArray_DescrFromType(number);
-    size_t bytes = found ? (size_t)PyDataType_ELSIZE(found) : 0;
-    size_t components = (size_t)type->components;
-    Py_XDECREF((PyObject *)found);
-    if (gr_adds_integers(type))
-        return components == 1 && PyTypeNum_ISINTEGER(number) && bytes <= gr_acc_size(type->acc);
-    int same_kind = components == 2              ? PyTypeNum_ISCOMPLEX(number)
-                    : type->load == GR_LOAD_bf16 ? PyTypeNum_ISUSERDEF(number)
-                                                 : PyTypeNum_ISFLOAT(number);
-    return same_kind && bytes == components * gr_load_size(type->load) &&
-           (type->load == GR_LOAD_f64) == (type->acc == GR_ACC_f64);
-}
-
-/* The type of the sum. Integers are converted without rounding, so their `load` is not used. */
-static gr_numpy_type result_type(const gr_job *job, int target)
-{
-    const gr_reading *reading = &job->reading;
-    int load = target >= 0                                                      ? target
-               : reading->load == GR_LOAD_bf16 && reading->typenum == NPY_FLOAT ? GR_LOAD_f32
-                                                                                : reading->load;
-    return (gr_numpy_type){(gr_load)load, (gr_acc)reading->acc, reading->parts, reading->typenum};
-}
-
-static PyObject *scalar(const gr_job *job, int target)
-{
-    gr_numpy_type type = result_type(job, target);
     gr_scalar bits;
     gr_exact exact[2];
     gr_value values[2];
-    if (!can_convert(&type)) {
-        PyErr_SetString(PyExc_ValueError, "the accumulator does not have the result's type");
-        return NULL;
-    }
     int digits = gr_strategy_at(job->request.strategy)->traits & DIGITS;
-    for (int i = 0; i < type.components; i++)
+    for (int i = 0; i < job->result.components; i++)
         if (digits)
             exact[i] = job->outcome[i].exact;
         else
             values[i] = job->outcome[i].value;
     if (digits)
-        gr_round_sums(exact, &type, &bits);
+        gr_round_sums(exact, &job->result, &bits);
     else
-        gr_convert_sums(values, &type, &bits);
-    return gr_scalar_object(&bits, &type);
+        gr_convert_sums(values, &job->result, &bits);
+    return gr_scalar_object(&bits, &job->result);
 }
 
 /* If the sum is timed, the caller owns `job->request.times` afterwards. */
@@ -144,7 +112,7 @@ static PyObject *sum_described(gr_asked *asked, const gr_gpu_array *array, gr_wo
     gr_job job;
     if (do_job(asked, array, workspace, &job) < 0)
         return NULL;
-    PyObject *value = scalar(&job, asked->target);
+    PyObject *value = scalar(&job);
     if (value && job.request.times)
         return timed(value, asked, array, &job);
     gr_drop_times(job.request.times, 1);
@@ -161,8 +129,8 @@ static PyObject *deposit_described(gr_asked *asked, const gr_gpu_array *array,
         return NULL;
     const char *real = (const char *)&job.outcome[0].exact;
     const char *imaginary = (const char *)&job.outcome[1].exact;
-    return job.reading.parts == 2 ? Py_BuildValue("(y#y#)", real, size, imaginary, size)
-                                  : Py_BuildValue("(y#)", real, size);
+    return job.result.components == 2 ? Py_BuildValue("(y#y#)", real, size, imaginary, size)
+                                      : Py_BuildValue("(y#)", real, size);
 }
 
 /* Returns the result of `work` for an array on a GPU, or None if the object is not on a GPU. */
@@ -186,8 +154,6 @@ static PyObject *on_gpu(gr_asked *asked,
     return result;
 }
 
-static const gr_asked DEFAULTS = GR_ASKED_DEFAULTS;
-
 /* Reads a stream handle. Returns 0, or -1 with an exception set. */
 static int stream_of(PyObject *number, unsigned long long *stream)
 {
@@ -197,17 +163,17 @@ static int stream_of(PyObject *number, unsigned long long *stream)
 
 PyObject *gr_py_sum_gpu(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count)
 {
-    gr_asked asked = DEFAULTS;
-    asked.start_ms = gr_now_ms();
-    if (count != 5) {
-        PyErr_SetString(PyExc_TypeError, "expected an array, how its dtype is summed, a launch, a "
-                                         "stream, and what makes a timing's fields");
+    gr_asked asked = {.start_ms = gr_now_ms()};
+    if (count != 5 && count != 6) {
+        PyErr_SetString(PyExc_TypeError, "expected an array, a dtype, a launch, a stream, what "
+                                         "makes a timing's fields, and perhaps a check");
         return NULL;
     }
     asked.object = args[0];
-    asked.resolve = args[1] == Py_None ? NULL : args[1];
     asked.common = args[4] == Py_None ? NULL : args[4];
-    if (gr_read_launch(args[2], GR_GPU_ARRAY, &asked.launch) < 0 ||
+    asked.check = count == 6 ? args[5] : NULL;
+    if (gr_take_dtype(args[1], &asked) < 0 ||
+        gr_read_launch(args[2], GR_GPU_ARRAY, &asked.launch) < 0 ||
         stream_of(args[3], &asked.stream) < 0)
         return NULL;
     return on_gpu(&asked, sum_described);
@@ -215,10 +181,9 @@ PyObject *gr_py_sum_gpu(PyObject *Py_UNUSED(module), PyObject *const *args, Py_s
 
 PyObject *gr_py_exact_gpu(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    gr_asked asked = DEFAULTS;
+    gr_asked asked = {.launch = {.strategy = gr_exact_strategy()}, .as_digits = true};
     PyObject *stream;
-    asked.launch.strategy = gr_exact_strategy();
-    if (!PyArg_ParseTuple(args, "OOO", &asked.object, &asked.resolve, &stream) ||
+    if (!PyArg_ParseTuple(args, "OOO", &asked.object, &asked.check, &stream) ||
         stream_of(stream, &asked.stream) < 0)
         return NULL;
     return on_gpu(&asked, deposit_described);

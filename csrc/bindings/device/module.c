@@ -108,19 +108,18 @@ static PyMethodDef methods[] = {
      "launches, finish, strategy). Strategy -1: what `fast` chooses. Of `exact`, the value bits "
      "are what Exact.add_state takes."},
     {"sum_gpu", (PyCFunction)(void (*)(void))gr_py_sum_gpu, METH_FASTCALL,
-     "sum_gpu(array, resolve, launch, stream, common)\n--\n\n"
-     "The SumResult of an array on a GPU; None if it does not lie there. resolve(kind, bytes, "
-     "device) returns accumulator, whether to cast, NumPy's number of the result, and the element "
-     "type that a sum of floats is rounded to (-1: the default); None: all by default. launch: a "
-     "Launch, or a strategy's number, or -1 for `fast`, or -2 for `auto`. "
-     "common(backend, device, strategy, kind, bytes, finish) returns the fields of a Timing that "
-     "such sums have in common; None: the sum is not timed."},
+     "sum_gpu(array, dtype, launch, stream, common, check=None)\n--\n\n"
+     "The SumResult of an array on a GPU; None if it does not lie there. dtype: of the sum, in "
+     "native byte order, or None for NumPy's choice. launch: a Launch, or a strategy's number, or "
+     "-1 for `fast`, or -2 for `auto`. common(backend, device, strategy, kind, bytes, finish) "
+     "returns the fields of a Timing that such sums have in common; None: the sum is not timed. "
+     "check(kind, bytes, device) is called before the launch."},
     {"begin_parts", gr_py_begin_parts, METH_VARARGS,
-     "begin_parts(arrays, resolve, launch, streams, timed)\n--\n\n"
-     "Begins the sums of a tuple of arrays, each on its GPU. resolve and launch: as of sum_gpu. "
+     "begin_parts(arrays, dtype, launch, streams, timed)\n--\n\n"
+     "Begins the sums of a tuple of arrays, each on its GPU. dtype and launch: as of sum_gpu. "
      "streams: a tuple of numbers, or None. end() of what this returns waits for the sums."},
     {"exact_gpu", gr_py_exact_gpu, METH_VARARGS,
-     "exact_gpu(array, resolve, stream)\n--\n\n"
+     "exact_gpu(array, check, stream)\n--\n\n"
      "The exact sums of an array on a GPU, for Exact.add_state; None if it does not lie there."},
     {"sum_axis_of_host", gr_py_sum_axis_of_host, METH_VARARGS,
      "sum_axis_of_host(array, axes, keepdims, out, mask, kind, device, details)\n--\n\n"
@@ -130,25 +129,28 @@ static PyMethodDef methods[] = {
      "milliseconds), where the last is None or (h2d, kernel, d2h)."},
     {"refuse_capture", gr_py_refuse_capture, METH_O,
      "refuse_capture(stream)\n--\n\nRaises if the stream is being captured into a CUDA graph."},
+    {"view", gr_py_view, METH_VARARGS,
+     "view(array, stream)\n--\n\n"
+     "A View of an array on a GPU, for work on a stream (0: the producer's); None if it does not "
+     "lie there."},
+    {"axis_request", gr_py_axis_request, METH_VARARGS,
+     "axis_request(kind, bytes, axes, keepdims, details)\n--\n\n"
+     "A request for sum_axis_on_device(): what is decided for arrays of such elements."},
     {"sum_axis_on_device", (PyCFunction)(void (*)(void))gr_py_sum_axis_on_device, METH_FASTCALL,
-     "sum_axis_on_device(array, keepdims, plan, stream, out, decisions)\n--\n\n"
+     "sum_axis_on_device(view, out, mask, request)\n--\n\n"
      "The same for an array on a GPU. Puts the launches on the stream and does not wait for them. "
-     "plan(kind, bytes, device, shape, steps, stream, out) returns (make, mask, axes, details, "
-     "known); make(stream) makes the array for the sums if `out` is None. `decisions` is None, or "
-     "a dict that keeps what the plan returned, for arrays of the same description. Returns (out, "
-     "known, (strategy, block, grid, launches, times)), where the times are None, or to be read "
-     "later. With decisions, an untimed call returns a SumResult. None if the array does not lie "
-     "on a GPU."},
+     "The times are None, or to be read later. None if the sums are not timed."},
     {"sum_segments_of_host", gr_py_sum_segments_of_host, METH_VARARGS,
      "sum_segments_of_host(array, ids or offsets, sums, kind, kind of ids, device, details)\n--\n\n"
      "Sums by segment of a NumPy array: (block, grid, launches, ms, problem)."},
     {"sum_segments_on_device", gr_py_sum_segments_on_device, METH_VARARGS,
-     "sum_segments_on_device(array, ids or offsets, plan, stream)\n--\n\n"
-     "The same of arrays on a GPU. plan(kind, bytes, device, shape, steps, stream) returns (out, "
-     "details). None if the array does not lie on a GPU."},
-    {"describe_index", gr_py_describe_index, METH_VARARGS,
-     "describe_index(array, name, device, stream, rows)\n--\n\n"
-     "How many ids or offsets there are on a GPU, and the largest one, or -1."},
+     "sum_segments_on_device(values, ids or offsets, out, details)\n--\n\n"
+     "The same of arrays on a GPU, which are Views."},
+    {"view_index", gr_py_view_index, METH_VARARGS,
+     "view_index(values, ids or offsets, name)\n--\n\n"
+     "A View of ids or offsets that lie on the GPU of a View."},
+    {"largest_id", gr_py_largest_id, METH_O,
+     "largest_id(ids)\n--\n\nThe largest id of a View, or -1 without ids. Waits for it."},
     {"allocate", gr_py_allocate, METH_VARARGS,
      "allocate(bytes, device, stream)\n--\n\nDevice memory: pointer, read() and dlpack()."},
     {"measure", gr_py_measure, METH_VARARGS,
@@ -200,7 +202,7 @@ static int exec_module(PyObject *module)
     if (PyModule_AddStringConstant(module, "BACKEND", gr_backend_name()) < 0 ||
         PyModule_AddFunctions(module, gr_trace_methods) < 0 || gr_import_numpy() < 0 ||
         gr_make_elapsed_type(module) < 0 || gr_make_memory_type(module) < 0 ||
-        gr_make_parts_type(module) < 0)
+        gr_make_parts_type(module) < 0 || gr_make_view_type(module) < 0)
         return -1;
     if (!gr_list_kernels()) {
         PyErr_NoMemory();

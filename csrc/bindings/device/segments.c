@@ -198,26 +198,6 @@ PyObject *gr_py_sum_segments_of_host(PyObject *Py_UNUSED(self), PyObject *args)
 /* --- arrays on a GPU ---------------------------------------------------------------------------
  */
 
-static PyObject *sum_into(gr_segment_request *request, asked *ask, PyObject *to,
-                          const gr_gpu_array *array, const gr_view *in, const gr_gpu_array *numbers,
-                          const gr_view *index)
-{
-    const gr_input inputs[] = {{"the array", array},
-                               {request->by_offsets ? "offsets" : "segment_ids", numbers},
-                               {NULL, NULL}};
-    gr_gpu_array sums;
-    gr_view out;
-    PyObject *done = NULL;
-    if (gr_view_beside(to, "out", request->stream, array->device, &sums, &out) < 0)
-        return NULL;
-    if (gr_check_out(request->sums.bytes, &sums, &out, inputs) == 0 &&
-        take_index(index, numbers->kind, &request->index) == 0 &&
-        describe(request, in, index, &out) == 0)
-        done = has_work(request) ? run(request, ask, NULL) : nothing_to_do();
-    gr_gpu_array_done(&sums);
-    return done;
-}
-
 /* Whether the elements are aligned to their size. Sets an exception if not. */
 static int is_aligned(const gr_gpu_array *array, const char *name, int size)
 {
@@ -227,82 +207,75 @@ static int is_aligned(const gr_gpu_array *array, const char *name, int size)
     return 0;
 }
 
-static PyObject *sum_planned(gr_segment_request *request, asked *ask, PyObject *to,
-                             PyObject *numbers, const gr_gpu_array *array, const gr_view *in)
-{
-    const char *name = request->by_offsets ? "offsets" : "segment_ids";
-    gr_gpu_array found;
-    gr_view index;
-    PyObject *done = NULL;
-    if (!is_aligned(array, "values", (int)gr_load_size((gr_load)request->load)) ||
-        gr_view_beside(numbers, name, request->stream, array->device, &found, &index) < 0)
-        return NULL;
-    ask->index_kind = (char)found.kind;
-    if (is_aligned(&found, name, found.bytes))
-        done = sum_into(request, ask, to, array, in, &found, &index);
-    gr_gpu_array_done(&found);
-    return done;
-}
-
 PyObject *gr_py_sum_segments_on_device(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *object, *numbers, *plan, *to, *details, *answer, *done = NULL;
-    unsigned long long stream;
+    const gr_view_object *values, *index;
+    PyObject *to, *details, *done = NULL;
     gr_segment_request request = {0};
-    gr_gpu_array array;
     asked ask = {0};
-    gr_view in;
-    if (!PyArg_ParseTuple(args, "OOOK", &object, &numbers, &plan, &stream))
+    gr_gpu_array sums;
+    gr_view out;
+    if (!PyArg_ParseTuple(args, "O!O!OO", gr_view_type, &values, gr_view_type, &index, &to,
+                          &details) ||
+        take_details(details, values->array.kind, values->array.bytes, &request, &ask) < 0 ||
+        !is_aligned(&values->array, "values", (int)gr_load_size((gr_load)request.load)) ||
+        gr_view_beside(to, "out", values->stream, values->array.device, &sums, &out) < 0)
         return NULL;
-    void *ours = stream ? (void *)(uintptr_t)stream : GR_LEGACY_STREAM;
-    int found = gr_gpu_array_of(object, gr_callers_stream, ours, &array);
-    if (found <= 0)
-        return found < 0 ? NULL : Py_NewRef(Py_None);
-    request.stream = stream ? ours : array.stream ? array.stream : ours;
-    gr_view_gpu(&array, &in);
-    answer =
-        gr_find_memory(&array) < 0 ? NULL : gr_ask_python(plan, &array, &in, request.stream, NULL);
-    request.device = array.device;
-    if (answer && PyArg_ParseTuple(answer, "OO", &to, &details) &&
-        take_details(details, array.kind, array.bytes, &request, &ask) == 0)
-        done = sum_planned(&request, &ask, to, numbers, &array, &in);
-    Py_XDECREF(answer);
-    gr_gpu_array_done(&array);
+    const gr_input inputs[] = {{"the array", &values->array},
+                               {request.by_offsets ? "offsets" : "segment_ids", &index->array},
+                               {NULL, NULL}};
+    request.device = values->array.device;
+    request.stream = values->stream;
+    ask.index_kind = (char)index->array.kind;
+    if (gr_check_out(request.sums.bytes, &sums, &out, inputs) == 0 &&
+        take_index(&index->seen, ask.index_kind, &request.index) == 0 &&
+        describe(&request, &values->seen, &index->seen, &out) == 0)
+        done = has_work(&request) ? run(&request, &ask, NULL) : nothing_to_do();
+    gr_gpu_array_done(&sums);
     return done;
 }
 
-/* describe_index(array, name, device, stream, rows): the number of ids or offsets on a device, and,
- * if there are as many as rows, the largest id, for which it waits. -1 rows: no largest id. */
-PyObject *gr_py_describe_index(PyObject *Py_UNUSED(self), PyObject *args)
+PyObject *gr_py_view_index(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *object, *most = NULL;
+    const gr_view_object *values;
+    PyObject *object;
     const char *name;
-    int device, failed = 0;
-    long long rows;
-    unsigned long long stream;
     gr_gpu_array array;
     gr_view seen;
     gr_index index;
-    int64_t largest = -1;
-    if (!PyArg_ParseTuple(args, "OsiKL", &object, &name, &device, &stream, &rows) ||
-        gr_view_beside(object, name, (void *)(uintptr_t)stream, device, &array, &seen) < 0)
+    if (!PyArg_ParseTuple(args, "O!Os", gr_view_type, &values, &object, &name) ||
+        gr_view_beside(object, name, values->stream, values->array.device, &array, &seen) < 0)
         return NULL;
-    bool wants_largest = rows == array.count;
-    if (wants_largest && gr_stream_is_captured((void *)(uintptr_t)stream)) {
+    array.device = values->array.device;
+    if (take_index(&seen, array.kind, &index) == 0 && is_aligned(&array, name, array.bytes))
+        return gr_new_view(&array, values->stream);
+    gr_gpu_array_done(&array);
+    return NULL;
+}
+
+PyObject *gr_py_largest_id(PyObject *Py_UNUSED(self), PyObject *object)
+{
+    int64_t largest = -1;
+    gr_call call;
+    gr_index index;
+    if (!PyObject_TypeCheck(object, gr_view_type)) {
+        PyErr_SetString(PyExc_TypeError, "expected a View");
+        return NULL;
+    }
+    const gr_view_object *ids = (gr_view_object *)object;
+    if (gr_stream_is_captured(ids->stream)) {
         PyErr_SetString(PyExc_ValueError, "the largest id cannot be read while the stream is "
                                           "captured into a graph: pass num_segments");
-    } else if (take_index(&seen, array.kind, &index) == 0 &&
-               is_aligned(&array, name, array.bytes)) {
-        if (wants_largest && array.count) {
-            gr_call call;
-            gr_begin_call(&call, 0, 0);
-            gr_largest_id(&index, (uint64_t)array.count, device, (void *)(uintptr_t)stream,
-                          &largest, &call.error);
-            failed = gr_end_call(&call);
-        }
-        if (!failed)
-            most = Py_BuildValue("LL", (long long)array.count, (long long)largest);
+        return NULL;
     }
-    gr_gpu_array_done(&array);
-    return most;
+    if (take_index(&ids->seen, ids->array.kind, &index) < 0)
+        return NULL;
+    if (ids->array.count) {
+        gr_begin_call(&call, 0, 0);
+        gr_largest_id(&index, (uint64_t)ids->array.count, ids->array.device, ids->stream, &largest,
+                      &call.error);
+        if (gr_end_call(&call) < 0)
+            return NULL;
+    }
+    return PyLong_FromLongLong(largest);
 }

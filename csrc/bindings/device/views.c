@@ -2,8 +2,12 @@
 #include "bindings/device/views.h"
 
 #include "bindings/device/elapsed.h"
+#include "bindings/device/functions.h"
 #include "bindings/device/run.h"
 #include "exact/words.h"
+
+#include <stddef.h>
+#include <structmember.h>
 
 void gr_view_gpu(const gr_gpu_array *array, gr_view *seen)
 {
@@ -97,31 +101,6 @@ int gr_out_checked(PyObject *object, gr_view *seen, gr_span *span)
 void *gr_callers_stream(void *context, int Py_UNUSED(device))
 {
     return context;
-}
-
-static PyObject *listed(const int64_t *numbers, int count)
-{
-    PyObject *tuple = PyTuple_New(count);
-    for (int i = 0; tuple && i < count; i++) {
-        PyObject *number = PyLong_FromLongLong(numbers[i]);
-        if (!number || PyTuple_SetItem(tuple, i, number) < 0)
-            Py_CLEAR(tuple);
-    }
-    return tuple;
-}
-
-PyObject *gr_ask_python(PyObject *plan, const gr_gpu_array *array, const gr_view *in, void *stream,
-                        PyObject *out)
-{
-    PyObject *shape = listed(in->size, in->dims), *steps = listed(in->step, in->dims);
-    PyObject *answer = shape && steps
-                           ? PyObject_CallFunction(plan, out ? "CiiOOKO" : "CiiOOK", array->kind,
-                                                   array->bytes, array->device, shape, steps,
-                                                   (unsigned long long)(uintptr_t)stream, out)
-                           : NULL;
-    Py_XDECREF(shape);
-    Py_XDECREF(steps);
-    return answer;
 }
 
 /* Describes an array that goes with the one that is summed, on the same device. */
@@ -232,4 +211,127 @@ int gr_find_memory(gr_gpu_array *array)
         return -1;
     }
     return gr_check_memory(array, array->device);
+}
+
+/* --- the type View ---------------------------------------------------------------------------- */
+
+PyTypeObject *gr_view_type;
+
+PyObject *gr_new_view(gr_gpu_array *array, void *stream)
+{
+    gr_view_object *made = (gr_view_object *)PyType_GenericAlloc(gr_view_type, 0);
+    if (!made) {
+        gr_gpu_array_done(array);
+        return NULL;
+    }
+    made->array = *array;
+    array->owner = NULL;
+    gr_view_gpu(&made->array, &made->seen);
+    made->stream = stream;
+    return (PyObject *)made;
+}
+
+PyObject *gr_py_view(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    PyObject *object;
+    unsigned long long stream;
+    gr_gpu_array array;
+    if (!PyArg_ParseTuple(args, "OK", &object, &stream))
+        return NULL;
+    void *ours = stream ? (void *)(uintptr_t)stream : GR_LEGACY_STREAM;
+    int found = gr_gpu_array_of(object, gr_callers_stream, ours, &array);
+    if (found <= 0)
+        return found < 0 ? NULL : Py_NewRef(Py_None);
+    if (gr_find_memory(&array) == 0)
+        return gr_new_view(&array, stream || !array.stream ? ours : array.stream);
+    gr_gpu_array_done(&array);
+    return NULL;
+}
+
+static PyObject *listed(const int64_t *numbers, int count)
+{
+    PyObject *tuple = PyTuple_New(count);
+    for (int i = 0; tuple && i < count; i++) {
+        PyObject *number = PyLong_FromLongLong(numbers[i]);
+        if (!number || PyTuple_SetItem(tuple, i, number) < 0)
+            Py_CLEAR(tuple);
+    }
+    return tuple;
+}
+
+static PyObject *shape_of(PyObject *object, void *Py_UNUSED(closure))
+{
+    const gr_view *seen = &((gr_view_object *)object)->seen;
+    return listed(seen->size, seen->dims);
+}
+
+static PyObject *steps_of(PyObject *object, void *Py_UNUSED(closure))
+{
+    const gr_view *seen = &((gr_view_object *)object)->seen;
+    return listed(seen->step, seen->dims);
+}
+
+static PyObject *key_of(PyObject *object, void *Py_UNUSED(closure))
+{
+    const gr_view_object *view = (gr_view_object *)object;
+    int64_t key[3 + 2 * GR_ARRAY_MAX_DIMS], *at = key;
+    *at++ = view->array.kind;
+    *at++ = view->array.bytes;
+    *at++ = view->array.device;
+    for (int i = 0; i < view->seen.dims; i++) {
+        *at++ = view->seen.size[i];
+        *at++ = view->seen.step[i];
+    }
+    return PyBytes_FromStringAndSize((const char *)key, (char *)at - (char *)key);
+}
+
+static void dealloc(PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    gr_gpu_array_done(&((gr_view_object *)object)->array);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(object);
+    Py_DECREF(type);
+}
+
+#define MEMBER(name, type, field)                                                                  \
+    {                                                                                              \
+        name, type, offsetof(gr_view_object, field), READONLY, NULL                                \
+    }
+
+static PyMemberDef members[] = {
+    MEMBER("kind", T_CHAR, array.kind), /* its low byte, which lies first */
+    MEMBER("bytes", T_INT, array.bytes),
+    MEMBER("device", T_INT, array.device),
+    MEMBER("count", T_LONGLONG, array.count),
+    MEMBER("stream", T_ULONGLONG, stream),
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyGetSetDef getters[] = {
+    {"key", key_of, NULL, "Equal for arrays that differ only in where they lie.", NULL},
+    {"shape", shape_of, NULL, NULL, NULL},
+    {"steps", steps_of, NULL, "Bytes from an element to the next, in each dimension.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_dealloc, (void *)dealloc},
+    {Py_tp_members, members},
+    {Py_tp_getset, getters},
+    {Py_tp_doc, "An array on a GPU as its producer described it."},
+    {0, NULL},
+};
+
+static PyType_Spec spec = {
+    .name = "gpureduce.View",
+    .basicsize = sizeof(gr_view_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = slots,
+};
+
+int gr_make_view_type(PyObject *module)
+{
+    gr_view_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec, NULL);
+    return gr_view_type ? PyModule_AddObjectRef(module, "View", (PyObject *)gr_view_type) : -1;
 }

@@ -37,9 +37,17 @@ void *gr_callers_stream(void *context, int device);
  * -1 with an exception set. */
 int gr_find_memory(gr_gpu_array *array);
 
-/* Calls plan(kind, bytes, device, shape, steps, stream, out), without `out` if that is NULL. */
-PyObject *gr_ask_python(PyObject *plan, const gr_gpu_array *array, const gr_view *in, void *stream,
-                        PyObject *out);
+/* The Python type View: an array on a GPU as its producer described it, once. Never changes. */
+typedef struct {
+    PyObject_HEAD gr_gpu_array array;
+    gr_view seen;
+    void *stream; /* for work on the array */
+} gr_view_object;
+
+extern PyTypeObject *gr_view_type;
+
+/* Returns a View, which takes over the array; NULL with an exception set. */
+PyObject *gr_new_view(gr_gpu_array *array, void *stream);
 
 /* An array that `out` must not overlap. `array` may be NULL. */
 typedef struct {
