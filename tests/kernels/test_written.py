@@ -109,7 +109,7 @@ RIGHT = (
     "launch_bounds same_value sdk_multiblock_cg star_plus swap_loop twice_shared typedef_real "
     "visual_studio void_global warp_atomic whole_program coalesced coalesced_reduce items_template "
     "half_sum number_in_template shorts_int tile_template two_ints_template vectors_of_4 "
-    "uchar4_sum vectors_and_tail"
+    "counts_of_launch launched_with_float uchar4_sum vectors_and_tail"
 ).split()
 WRONG = {
     "half_warp_branch": ["2 wait in __shfl_down_sync(0xffffffff)"],
@@ -154,6 +154,7 @@ WRONG = {
                         "after different numbers of steps"],
     "return_before_barrier": ["line 7 returns before the __syncthreads() of line 9: let these "
                               "threads go on with 0"],
+    "short_total": ["for n = 33, block = 32"],
     "macro_race": ["Put a __syncthreads() behind the statement of line 9, within the loop"],
     "init_one": ["init_one: wrong Right or wrong"],
 }  # fmt: skip
