@@ -291,6 +291,12 @@ def test_texts_that_are_refused(text, message):
         gpureduce.kernel(text)
 
 
+def test_a_kernel_that_needs_cub_is_refused():
+    kernel = gpureduce.kernel("#include <cub/cub.cuh>\n" + plain("out[0] = in[0];"), finishes=True)
+    with pytest.raises(gpureduce.KernelError, match="the emulator has no CUB and no Thrust"):
+        kernel.loaded([("f32", "f32")])
+
+
 def test_sums_of_vectors_and_of_small_integers():
     vectors = gpureduce.kernel(WRITTEN / "vectors_of_4.cu")
     assert gpureduce.sum(np.ones(1000, np.float32), vectors, device="emulator").value == 1000
