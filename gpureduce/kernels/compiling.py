@@ -41,7 +41,8 @@ _BOUNDS = {True: ("-fsanitize=array-bounds",), False: ("-fsanitize=bounds-strict
 # The kernel's own exit() before the C library's; and an error for functions that are nowhere.
 _LINK = ("-shared", "-Wl,-Bsymbolic", "-Wl,-z,defs")
 BLOCKS = (32, 64, 128, 256, 512, 1024)
-_WRAPPER = """#include <assert.h>
+_WRAPPER = """#define GR_USER_KERNEL 1
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <device.h>

@@ -155,8 +155,10 @@ GR_REDUCE(__reduce_xor_sync, unsigned, GR_REDUCE_XOR)
 #define GR_LOAD(name)                                                                              \
     template <typename T> GR_ACCESS T name(const T *address)                                       \
     {                                                                                              \
+        T value;                                                                                   \
         GR_TRACE_ACCESS(load, address);                                                            \
-        return *address;                                                                           \
+        memcpy(&value, address, sizeof value);                                                     \
+        return value;                                                                              \
     }
 GR_LOAD(__ldg)
 GR_LOAD(__ldca)

@@ -45,6 +45,8 @@ struct LaneWatch {
     const void *touched_at = nullptr;
     uintptr_t loaded = 0; /* the address of its last plain load */
     Site load = {nullptr, 0};
+    /* address and place of its last volatile load of global memory */
+    const void *flag = nullptr, *flag_at = nullptr;
 };
 
 struct Event {
@@ -55,10 +57,15 @@ struct Event {
     uint64_t meeting;
 };
 
-/* Clocks that lanes published at one address by atomics, for later atomics there to receive. */
+/* Clocks that lanes published at one address by atomics and volatile stores, for later atomics and
+ * volatile loads there to receive. */
 struct Variable {
     VectorClock if_fenced, grid;
     std::map<unsigned, VectorClock> block;
+    /* The last volatile store, and the lanes that have read its value: block and slot */
+    unsigned writer, slot;
+    uint32_t time;
+    std::set<std::pair<unsigned, unsigned>> readers;
 };
 
 /* The bulk copies that one mbarrier (CopyBarrier) counts. Together they are one more thread of the
@@ -149,6 +156,7 @@ struct Watch {
     /* By site: plain loads, less the loads after which the lane made an atomic at the same address.
      * A compare-and-swap begins with such a load, a guess. */
     std::map<std::pair<const void *, int>, long> loads;
+    std::set<const void *> polls; /* places at which a lane repeated a volatile load */
     std::vector<Divergence> divergences;
     std::map<std::pair<const void *, int>, Unwritten> unwritten; /* the first one at each site */
     std::set<std::vector<int>> divergent_lines; /* of `divergences`: each set is reported once */
@@ -241,6 +249,9 @@ Copies &copies_of(Watch *watch, const Self &self, const void *barrier);
 /* An atomic: publishes the lane's FENCED clocks at the address, and receives the clocks that
  * earlier atomics published there. */
 void pass_on(Watch *watch, const Self &self, const void *address);
+/* The same of a volatile access to global memory: a load receives, a store publishes. `load`: the
+ * place of a load; null for a store. */
+void pass_on_by_flag(Watch *watch, const Self &self, const void *address, const void *load);
 /* The running lane makes an atomic: its block may stop, if it is the first one at this place. */
 void note_atomic(Worker *w, const Self &self, Site site);
 /* The lane starts a copy; the lane has waited for the copies. */

@@ -336,19 +336,46 @@ void watch_fence(Worker *w, gr_scope scope, const char *file, int line)
     });
 }
 
+static void receive(Watch *watch, const Self &self, Variable *variable)
+{
+    VectorClock *strand = self.lane->clocks.strand;
+    strand[SEEN_GRID] = joined(watch, strand[SEEN_GRID], variable->grid);
+    strand[SEEN_BLOCK] = joined(watch, strand[SEEN_BLOCK], variable->block[self.block]);
+    strand[KNOWN_IF_FENCED] = joined(watch, strand[KNOWN_IF_FENCED], variable->if_fenced);
+}
+
+static void publish(Watch *watch, const Self &self, Variable *variable)
+{
+    const VectorClock *strand = self.lane->clocks.strand;
+    VectorClock &block = variable->block[self.block];
+    variable->grid = joined(watch, variable->grid, strand[FENCED_GRID]);
+    block = joined(watch, block, strand[FENCED_BLOCK]);
+    variable->if_fenced = everything(watch, self, strand[KNOWN_IF_FENCED]);
+    advance(watch, self, {nullptr, nullptr, 0, 0});
+}
+
 void pass_on(Watch *watch, const Self &self, const void *address)
 {
     Variable &variable = watch->variables[(uintptr_t)address];
-    VectorClock *strand = self.lane->clocks.strand;
-    VectorClock &block = variable.block[self.block];
-    strand[SEEN_GRID] = joined(watch, strand[SEEN_GRID], variable.grid);
-    strand[SEEN_BLOCK] = joined(watch, strand[SEEN_BLOCK], block);
-    strand[KNOWN_IF_FENCED] = joined(watch, strand[KNOWN_IF_FENCED], variable.if_fenced);
-    watch->publishes |= strand[FENCED_BLOCK] != nullptr;
-    variable.grid = joined(watch, variable.grid, strand[FENCED_GRID]);
-    block = joined(watch, block, strand[FENCED_BLOCK]);
-    variable.if_fenced = everything(watch, self, strand[KNOWN_IF_FENCED]);
-    advance(watch, self, {nullptr, nullptr, 0, 0});
+    watch->publishes |= self.lane->clocks.strand[FENCED_BLOCK] != nullptr;
+    receive(watch, self, &variable);
+    publish(watch, self, &variable);
+}
+
+void pass_on_by_flag(Watch *watch, const Self &self, const void *address, const void *load)
+{
+    Variable &variable = watch->variables[(uintptr_t)address];
+    if (load) {
+        if (self.lane->flag == address && self.lane->flag_at == load)
+            watch->polls.insert(load);
+        self.lane->flag = address;
+        self.lane->flag_at = load;
+        receive(watch, self, &variable);
+        variable.readers.insert({self.block, self.slot});
+    } else {
+        variable = {nullptr, nullptr, {}, self.block, self.slot, self.lane->time, {}};
+        publish(watch, self, &variable);
+    }
 }
 
 /* --- bulk copies ----------------------------------------------------------------------------- */

@@ -72,10 +72,13 @@ static void print_side(std::string *out, const Watch *watch, const Side &side)
     bool copy = side.slot >= watch->threads;
     auto loads = watch->loads.find({side.site.at, side.site.line});
     bool guess = side.kind == READ && loads != watch->loads.end() && loads->second == 0;
+    bool polls = side.kind == READ && watch->polls.count(side.site.at);
     print(out,
-          "{\"block\":%u,\"thread\":%u,\"copy\":%s,\"kind\":\"%s\",\"volatile\":%s,\"guess\":%s,",
+          "{\"block\":%u,\"thread\":%u,\"copy\":%s,\"kind\":\"%s\",\"volatile\":%s,\"guess\":%s,"
+          "\"polls\":%s,",
           side.block, copy ? 0 : side.slot, copy ? "true" : "false", kind,
-          side.site.is_volatile ? "true" : "false", guess ? "true" : "false");
+          side.site.is_volatile ? "true" : "false", guess ? "true" : "false",
+          polls ? "true" : "false");
     if (side.site.at)
         print_site(out, side.site);
     else

@@ -143,6 +143,20 @@ static void note_race(Worker *w, const Touch &now, const Record &before, Access 
     race.missing = missing;
 }
 
+/* Whether a volatile store follows the old one in coherence order: its thread has read that
+ * value. */
+static bool overwrites_read(const Watch *watch, const Touch &now, const Record &old)
+{
+    if (now.kind != WRITE || !now.site.is_volatile || !old.site.is_volatile)
+        return false;
+    auto at = watch->variables.find(now.address);
+    if (at == watch->variables.end())
+        return false;
+    const Variable &flag = at->second;
+    return flag.writer == old.block && flag.slot == old.slot && flag.time == old.time &&
+           flag.readers.count({now.self.block, now.slot});
+}
+
 static bool conflict(Access a, Access b)
 {
     return a == WRITE || b == WRITE || a != b;
@@ -167,7 +181,8 @@ static void look_through(Worker *w, Shadow *shadow, Word *word, Access kind_old,
     unsigned seen = 0;
     for (uint32_t *link = &word->first[kind_old]; *link && (conflicting || seen < 4); ++seen) {
         const Record &old = shadow->record(*link);
-        bool in_order = observed || ordered(now, old, KNOWN);
+        bool in_order = observed || ordered(now, old, KNOWN) ||
+                        (kind_old == WRITE && overwrites_read(w->watch, now, old));
         if (kind_old == ATOMIC && now.kind == WRITE && in_order && (bytes & ~old.bytes) == 0)
             observed = true;
         if (conflicting && !in_order && (old.bytes & bytes))
@@ -291,6 +306,8 @@ void watch_access(Worker *w, const void *address, size_t size, Access kind, bool
         if (kind == ATOMIC) {
             note_atomic(w, self, site);
             pass_on(watch, self, address);
+        } else if (site.is_volatile && size <= 8 && !in_shared(w, (uintptr_t)address)) {
+            pass_on_by_flag(watch, self, address, kind == READ ? site.at : nullptr);
         }
     });
 }
