@@ -315,6 +315,8 @@ class _Found:
 
     def _missing(self, race: Race) -> str:
         """What would mend a race: no barrier does if threads store at one line in the same step."""
+        if {side.kind for side in race.sides} == {"atomic"}:  # of a block alone
+            return ATOMIC
         all_of_them, store = self.by_lines.values(), _store_of(race)
         if store not in self.together and not _adds_from_blocks(race, all_of_them):
             return race.missing

@@ -29,7 +29,7 @@ STANDARD = frozenset(
     "sys/time.h unistd.h".split()
 )
 # Headers that the emulator and the card's compilers have.
-_CUDA = ("cuda_runtime", "cuda.h", "cuda_fp16", "cuda_bf16", "cooperative_groups")
+_CUDA = ("cuda_runtime", "cuda.h", "cuda_fp16", "cuda_bf16", "cooperative_groups", "cuda/atomic")
 
 
 def _is_program(code: str) -> bool:

@@ -57,11 +57,12 @@ PAIRS = {
     "f64": (*_INTEGERS, "f32", "f64"),
 }
 ROLES = ("in", "out", "n", "work", "ticket")  # in the order of our own kernels' parameters
+LAUNCH = {"block": "blockDim.x", "grid": "gridDim.x", "threads": "(gridDim.x * blockDim.x)"}
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter: its type, its name, and its role: one of ROLES, ``"block"`` or ``"grid"``."""
+    """A parameter: its type, its name, and its role: one of ROLES, or of LAUNCH."""
 
     type: str
     name: str
@@ -348,8 +349,8 @@ def read(text: str, name: str | None = None, program: str = "") -> Signature:
     line = line_at(code, head.start())
     out = next(one.name for one in parameters if one.role == "out")
     for parameter in parameters:
-        if parameter.role in ("block", "grid"):
-            own = re.sub(rf"\b{parameter.name}\b", f"{parameter.role}Dim.x", own)
+        if parameter.role in LAUNCH:
+            own = re.sub(rf"\b{parameter.name}\b", LAUNCH[parameter.role], own)
     sums = tuple(_names_of(out, body, code))[1:]
     found = Signature(head[1], line, tuple(template), parameters, None, scope, own, sums, numbers)
     if found.types:
@@ -364,8 +365,12 @@ def read(text: str, name: str | None = None, program: str = "") -> Signature:
 
 # --- what each parameter is for ------------------------------------------------------------------
 
-# An atomic on what follows, possibly behind a cast.
-ATOMIC = r"\batomic\w+\s*\(\s*(?:\([^()]*\)\s*|reinterpret_cast\s*<[^<>]*>\s*\(\s*)?(?:&\s*)?"
+# An atomic on what follows, possibly behind a cast; and a store to what it points to.
+ATOMIC = (
+    r"\b(?:atomic\w+\s*\(\s*(?:\([^()]*\)\s*|reinterpret_cast\s*<[^<>]*>\s*\(\s*)?(?:&\s*)?"
+    r"|atomic_ref\s*<[^<>]*>\s*\w*\s*[({]\s*\*?\s*)"
+)
+TARGET = r"\*\s*(?:\([^()]{1,60}\*\s*\)\s*)?"
 _INDEX = r"\s*\[(?:[^\[\]]|\[[^\[\]]*\])*\]"
 
 
@@ -412,7 +417,7 @@ def _helpers(code: str) -> tuple[Block, ...]:
 def _is_written(name: str, body: str) -> bool:
     """Whether a text stores to what a pointer points to, by this name."""
     stores = r"(?:[-+*/|&^]|<<|>>)?=(?!=)|\+\+|--"
-    element = rf"(?:\b{name}{_INDEX}|\*\s*{name}\b|\*\s*\(\s*{name}\b[^()]*\))"
+    element = rf"(?:\b{name}{_INDEX}|{TARGET}{name}\b|\*\s*\(\s*{name}\b[^()]*\))"
     return bool(
         re.search(rf"{element}\s*(?:{stores})|{ATOMIC}{name}\b|(?:\+\+|--)\s*{element}", body)
     )
@@ -422,7 +427,7 @@ def _gets_the_sums(name: str, body: str) -> bool:
     """Whether the body stores one value for each block there, or one for all."""
     return bool(
         re.search(rf"\b{name}\s*\[\s*(?:blockIdx\s*\.\s*x|0)\s*\]\s*[-+]?=(?!=)", body)
-        or re.search(rf"\*\s*{name}\s*[-+]?=(?!=)|{ATOMIC}{name}\b", body)
+        or re.search(rf"{TARGET}{name}\s*[-+]?=(?!=)|{ATOMIC}{name}\b", body)
     )
 
 
@@ -483,14 +488,19 @@ def _with_roles(
 _LAUNCH = {
     "block": r"(?i)block_?(?:size|dim|width)(?:_?x)?|(?:n|num)?_?threads?(?:_?per_?block)?|tpb|bs",
     "grid": r"(?i)(?:n|num)_?blocks|grid_?(?:size|dim)(?:_?x)?",
+    "threads": r"(?i)(?:n|num|total|all)?_?threads?|(?:grid_?)?stride|grid_?size",
 }
 
 
 def _is_launch(name: str, role: str, body: str) -> bool:
-    """Whether a number is that of the threads of a block, or of the blocks, by its name and use."""
-    stride = re.search(rf"\+=\s*{name}\s*[;,)]", body)  # perhaps the threads of all blocks
+    """Whether a number is that of the threads of a block, of the blocks, or of all threads.
+
+    Its name and its use tell: a loop's step is the number of all threads.
+    """
+    stride = re.search(rf"\+=\s*{name}\s*[;,)]", body)
     per_block = re.search(rf"\bblockIdx\s*\.\s*x\s*\*\s*{name}\b", body)
-    return bool(re.fullmatch(_LAUNCH[role], name) and (per_block or not stride))
+    of_all = bool(stride and not per_block)
+    return of_all == (role == "threads") and bool(re.fullmatch(_LAUNCH[role], name))
 
 
 def _short(one: Parameter) -> str:

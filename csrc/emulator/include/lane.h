@@ -135,6 +135,7 @@ void gr_bad_assertion(const char *file, unsigned line, const char *text);
 extern "C" {
 void gr_trace_load(const void *address, size_t size, const void *place);
 void gr_trace_atomic(const void *address, size_t size, const void *place);
+void gr_trace_block_atomic(const void *address, size_t size, const void *place);
 void gr_trace_whole_load(const void *address, size_t size, const void *place);
 void gr_trace_whole_store(const void *address, size_t size, const void *place);
 void gr_trace_fence(gr_scope scope, const char *file, int line);

@@ -9,16 +9,19 @@
 #include <stddef.h>
 extern "C" __attribute__((visibility("default"))) void
 gr_trace_load(const void *address, size_t size, const void *place);
-#define GR_COPIES(name, members, ...)                                                              \
-    name() = default;                                                                              \
+#define GR_TRACED_COPY(name)                                                                       \
     name &operator=(const name &) = default;                                                       \
-    __attribute__((no_sanitize_thread)) constexpr name(__VA_ARGS__) : members {}                   \
     __attribute__((no_sanitize_thread, noinline)) name(const name &other)                          \
     {                                                                                              \
         gr_trace_load(&other, sizeof other, __builtin_return_address(0));                          \
         __builtin_memcpy(this, &other, sizeof other);                                              \
     }
+#define GR_COPIES(name, members, ...)                                                              \
+    name() = default;                                                                              \
+    __attribute__((no_sanitize_thread)) constexpr name(__VA_ARGS__) : members {}                   \
+    GR_TRACED_COPY(name)
 #else
+#define GR_TRACED_COPY(name)
 #define GR_COPIES(name, members, ...)
 #endif
 #define GR_MEMBERS(...) __VA_ARGS__

@@ -162,6 +162,13 @@ static bool conflict(Access a, Access b)
     return a == WRITE || b == WRITE || a != b;
 }
 
+/* Atomics of two blocks, one of which is atomic for its own block alone. */
+static bool out_of_scope(const Touch &now, const Record &old, Access kind_old)
+{
+    return kind_old == ATOMIC && now.kind == ATOMIC && old.block != now.self.block &&
+           (old.site.of_block || now.site.of_block);
+}
+
 /* Whether every access that races with the older record also races with the newer access. */
 static bool outdated(const Record &old, Access kind_old, uint8_t bytes, Access kind)
 {
@@ -176,7 +183,7 @@ static bool outdated(const Record &old, Access kind_old, uint8_t bytes, Access k
 static void look_through(Worker *w, Shadow *shadow, Word *word, Access kind_old, const Touch &now,
                          uint8_t bytes, bool first_word)
 {
-    bool conflicting = conflict(kind_old, now.kind);
+    bool conflicting = conflict(kind_old, now.kind) || now.site.of_block;
     bool observed = false; /* by an atomic of these bytes that happened before the access */
     unsigned seen = 0;
     for (uint32_t *link = &word->first[kind_old]; *link && (conflicting || seen < 4); ++seen) {
@@ -185,7 +192,8 @@ static void look_through(Worker *w, Shadow *shadow, Word *word, Access kind_old,
                         (kind_old == WRITE && overwrites_read(w->watch, now, old));
         if (kind_old == ATOMIC && now.kind == WRITE && in_order && (bytes & ~old.bytes) == 0)
             observed = true;
-        if (conflicting && !in_order && (old.bytes & bytes))
+        bool races = conflict(kind_old, now.kind) || out_of_scope(now, old, kind_old);
+        if (races && !in_order && (old.bytes & bytes))
             note_race(w, now, old, kind_old, first_word);
         if (in_order && outdated(old, kind_old, bytes, now.kind))
             shadow->remove(link);

@@ -17,7 +17,7 @@ namespace gr
 struct Site {
     const void *at;
     int line;
-    bool is_volatile = false;
+    bool is_volatile = false, of_block = false; /* of_block: an atomic for its own block alone */
 };
 
 /* One access to bytes of a word, by a lane at a time of its clock. */
