@@ -204,7 +204,9 @@ def _shares_twice(code: str, signature: Signature) -> bool:
     same = re.findall(rf"\*\s*(\w+)\s*=\s*{dynamic[2]}\s*[;,]", code)
     base = rf"\b(?:{'|'.join([dynamic[2], *same])})"
     second = rf"=[^;=]{{0,60}}(?:&\s*{base}\s*\[|{base}\s*\+)\s*blockDim\s*\.\s*x\s*[;,\])]"
-    sizes = "|".join(["blockDim\\s*\\.\\s*x", *re.findall(r"\b(\w+)\s*=\s*blockDim\s*\.\s*x\s*[,;]", code)])
+    sizes = "|".join(
+        ["blockDim\\s*\\.\\s*x", *re.findall(r"\b(\w+)\s*=\s*blockDim\s*\.\s*x\s*[,;]", code)]
+    )
     second += rf"|{base}\s*\[\s*\w+\s*\*\s*(?:{sizes})\s*\+"  # the other one of two buffers
     wide = re.search(r"\b(?:double|long long|u?int64_t|u?(?:int|float)2)\b", dynamic[1])
     small = (signature.pair or ("", ""))[1] in ("f32", "u32")

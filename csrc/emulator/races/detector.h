@@ -62,9 +62,9 @@ struct Event {
 struct Variable {
     VectorClock if_fenced, grid;
     std::map<unsigned, VectorClock> block;
-    /* The last volatile store, and the lanes that have read its value: block and slot */
-    unsigned writer, slot;
-    uint32_t time;
+    /* The last one of them, and the lanes that have loaded its value: block and slot */
+    unsigned writer = ~0u, slot = 0;
+    uint32_t time = 0;
     std::set<std::pair<unsigned, unsigned>> readers;
 };
 
@@ -76,8 +76,9 @@ struct CopyClock {
 };
 
 /* What would order two accesses, from weakest to strongest. If thread pairs of two lines need
- * different ones, the report names the strongest. */
-enum Missing { THREADFENCE, SYNCWARP, SYNCTHREADS, CLUSTER_SYNC, GRID_SYNC, COPY_WAIT };
+ * different ones, the report names the strongest. PLAIN_LOAD: they are in order, but a load through
+ * a cache may read an older value. */
+enum Missing { PLAIN_LOAD, THREADFENCE, SYNCWARP, SYNCTHREADS, CLUSTER_SYNC, GRID_SYNC, COPY_WAIT };
 
 struct Side {
     unsigned block, slot;

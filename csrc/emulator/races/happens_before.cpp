@@ -351,6 +351,10 @@ static void publish(Watch *watch, const Self &self, Variable *variable)
     variable->grid = joined(watch, variable->grid, strand[FENCED_GRID]);
     block = joined(watch, block, strand[FENCED_BLOCK]);
     variable->if_fenced = everything(watch, self, strand[KNOWN_IF_FENCED]);
+    variable->writer = self.block;
+    variable->slot = self.slot;
+    variable->time = self.lane->time;
+    variable->readers.clear();
     advance(watch, self, {nullptr, nullptr, 0, 0});
 }
 
@@ -373,7 +377,7 @@ void pass_on_by_flag(Watch *watch, const Self &self, const void *address, const 
         receive(watch, self, &variable);
         variable.readers.insert({self.block, self.slot});
     } else {
-        variable = {nullptr, nullptr, {}, self.block, self.slot, self.lane->time, {}};
+        variable = Variable();
         publish(watch, self, &variable);
     }
 }

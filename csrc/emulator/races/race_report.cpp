@@ -77,7 +77,7 @@ static void print_side(std::string *out, const Watch *watch, const Side &side)
           "{\"block\":%u,\"thread\":%u,\"copy\":%s,\"kind\":\"%s\",\"volatile\":%s,\"guess\":%s,"
           "\"polls\":%s,",
           side.block, copy ? 0 : side.slot, copy ? "true" : "false", kind,
-          side.site.is_volatile ? "true" : "false", guess ? "true" : "false",
+          side.site.how == VOLATILE ? "true" : "false", guess ? "true" : "false",
           polls ? "true" : "false");
     if (side.site.at)
         print_site(out, side.site);
@@ -90,8 +90,9 @@ static void print_side(std::string *out, const Watch *watch, const Side &side)
 
 static void print_race(std::string *out, const Watch *watch, const Race &race)
 {
-    static const char *const missing[] = {"__threadfence()", "__syncwarp()", "__syncthreads()",
-                                          "cluster.sync()",  "grid.sync()",  "copy_wait()"};
+    static const char *const missing[] = {"plain load",      "__threadfence()", "__syncwarp()",
+                                          "__syncthreads()", "cluster.sync()",  "grid.sync()",
+                                          "copy_wait()"};
     const Address &address = race.address;
     print(out, "{\"count\":%llu,\"missing\":\"%s\",", (unsigned long long)race.count,
           missing[race.missing]);

@@ -55,7 +55,7 @@ static Missing missing_between(Watch *watch, const Touch &now, const Record &bef
     if (before.slot >= watch->threads)
         return missing_after_copy(watch, now);
     if (ordered(now, before, KNOWN_IF_FENCED))
-        return THREADFENCE;
+        return now.site.how == CACHED ? PLAIN_LOAD : THREADFENCE;
     size_t lane = (size_t)(now.self.lane - watch->lanes.data());
     if (before.block != now.self.block) {
         if (known_among(watch, lane / 32 * 32, 32, before))
@@ -132,7 +132,8 @@ static void note_race(Worker *w, const Touch &now, const Record &before, Access 
     const VectorClock *clocks = now.self.lane->clocks.strand;
     bool seen = knows(clocks[SEEN_GRID], before.block, before.slot, before.time) ||
                 knows(clocks[SEEN_BLOCK], before.block, before.slot, before.time);
-    race.fenced = (found.second || race.fenced) && now.kind != ATOMIC && seen;
+    race.fenced = (found.second || race.fenced) && now.kind != ATOMIC && seen &&
+                  now.site.how != CACHED;
     race.together |= now.round && now.round == before.round && kind_before == WRITE &&
                      now.site.at == before.site.at && now.site.line == before.site.line;
     if (!found.second && missing <= race.missing)
@@ -143,11 +144,11 @@ static void note_race(Worker *w, const Touch &now, const Record &before, Access 
     race.missing = missing;
 }
 
-/* Whether a volatile store follows the old one in coherence order: its thread has read that
- * value. */
+/* Whether a store follows the old one, or an atomic, in coherence order: its thread has read that
+ * value by a volatile load. */
 static bool overwrites_read(const Watch *watch, const Touch &now, const Record &old)
 {
-    if (now.kind != WRITE || !now.site.is_volatile || !old.site.is_volatile)
+    if (now.kind != WRITE)
         return false;
     auto at = watch->variables.find(now.address);
     if (at == watch->variables.end())
@@ -166,7 +167,7 @@ static bool conflict(Access a, Access b)
 static bool out_of_scope(const Touch &now, const Record &old, Access kind_old)
 {
     return kind_old == ATOMIC && now.kind == ATOMIC && old.block != now.self.block &&
-           (old.site.of_block || now.site.of_block);
+           (old.site.how == OF_BLOCK || now.site.how == OF_BLOCK);
 }
 
 /* Whether every access that races with the older record also races with the newer access. */
@@ -183,13 +184,14 @@ static bool outdated(const Record &old, Access kind_old, uint8_t bytes, Access k
 static void look_through(Worker *w, Shadow *shadow, Word *word, Access kind_old, const Touch &now,
                          uint8_t bytes, bool first_word)
 {
-    bool conflicting = conflict(kind_old, now.kind) || now.site.of_block;
+    bool conflicting = conflict(kind_old, now.kind) || now.site.how == OF_BLOCK;
     bool observed = false; /* by an atomic of these bytes that happened before the access */
     unsigned seen = 0;
     for (uint32_t *link = &word->first[kind_old]; *link && (conflicting || seen < 4); ++seen) {
         const Record &old = shadow->record(*link);
         bool in_order = observed || ordered(now, old, KNOWN) ||
-                        (kind_old == WRITE && overwrites_read(w->watch, now, old));
+                        (kind_old != READ && overwrites_read(w->watch, now, old));
+        in_order = in_order && !(now.site.how == CACHED && kind_old != READ);
         if (kind_old == ATOMIC && now.kind == WRITE && in_order && (bytes & ~old.bytes) == 0)
             observed = true;
         bool races = conflict(kind_old, now.kind) || out_of_scope(now, old, kind_old);
@@ -314,7 +316,7 @@ void watch_access(Worker *w, const void *address, size_t size, Access kind, bool
         if (kind == ATOMIC) {
             note_atomic(w, self, site);
             pass_on(watch, self, address);
-        } else if (site.is_volatile && size <= 8 && !in_shared(w, (uintptr_t)address)) {
+        } else if (site.how == VOLATILE && size <= 8 && !in_shared(w, (uintptr_t)address)) {
             pass_on_by_flag(watch, self, address, kind == READ ? site.at : nullptr);
         }
     });

@@ -87,7 +87,7 @@ void __tsan_func_exit(void) {}
 #define GR_VOLATILE_HOOK(name, size, kind)                                                         \
     void name(void *address)                                                                       \
     {                                                                                              \
-        hook(address, size, kind, kind, {PLACE, 0, true});                                         \
+        hook(address, size, kind, kind, {PLACE, 0, VOLATILE});                                     \
     }
 #define GR_HOOKS(size)                                                                             \
     GR_HOOK(__tsan_read##size, size, READ)                                                         \
@@ -144,13 +144,17 @@ void gr_trace_load(const void *address, size_t size, const void *place)
 {
     hook(address, size, READ, place);
 }
+void gr_trace_cached_load(const void *address, size_t size, const void *place)
+{
+    hook(address, size, READ, READ, {place, 0, CACHED});
+}
 void gr_trace_atomic(const void *address, size_t size, const void *place)
 {
     hook(address, size, ATOMIC, place);
 }
 void gr_trace_block_atomic(const void *address, size_t size, const void *place)
 {
-    hook(address, size, ATOMIC, ATOMIC, {place, 0, false, true});
+    hook(address, size, ATOMIC, ATOMIC, {place, 0, OF_BLOCK});
 }
 void gr_trace_whole_load(const void *address, size_t size, const void *place)
 {
