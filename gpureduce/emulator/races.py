@@ -308,9 +308,11 @@ class _Found:
         self.by_lines[lines] = race
 
     def races(self) -> tuple[Race, ...]:
-        found = [dataclasses.replace(race, missing=self._missing(race))
-                 for lines, race in self.by_lines.items()
-                 if not (self.flags[lines] and self.polled & {s.place for s in race.sides})]  # fmt: skip
+        found = [
+            dataclasses.replace(race, missing=self._missing(race))
+            for lines, race in self.by_lines.items()
+            if not (self.flags[lines] and self.polled & {side.place for side in race.sides})
+        ]
         return tuple(sorted(found, key=lambda race: -race.count))
 
     def _missing(self, race: Race) -> str:

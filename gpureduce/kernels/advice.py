@@ -104,9 +104,9 @@ def of_hang(code: str) -> str:
         head, line = code[loop.end() : close], line_at(code, loop.start())
         counter = re.search(r"\b(\w+)\s*>=\s*0\b", head)
         if counter and re.search(_UNSIGNED.format(counter[1]), code):
-            return f"line {line}: {counter[1]} is unsigned, so {counter[1]} >= 0 always holds"
+            return f"line {line}: {counter[1]} is unsigned, so {counter[0]} always holds"
         if counter and re.search(rf"\b{counter[1]}\s*(?:/|>>)=", code[loop.start() :]):
-            return f"line {line}: the steps of {counter[1]} end at 0, so {counter[1]} >= 0 always holds"
+            return f"line {line}: the steps of {counter[1]} end at 0, so {counter[0]} always holds"
         waits = re.search(r"\w\s*\[|\*\s*\w|\bvolatile\b|\batomic\w+\s*\(|\bload\s*\(", head)
         if waits and re.match(r"\s*(?:;|\{\s*\})", code[close + 1 :]):
             return (

@@ -174,7 +174,7 @@ WRONG = {
     "short_total": ["for n = 33, block = 32"],
     "macro_race": ["Put a __syncthreads() behind the statement of line 9, within the loop"],
     "init_one": ["init_one: wrong Right or wrong"],
-    "lookback_nofence": ["missing: __threadfence()", "an atomic operation or a volatile flag links"],
+    "lookback_nofence": ["missing: __threadfence()", "or a volatile flag links"],
     "lookback_early": ["it races"],
     "volatile_add": ["use atomicAdd(&out[0], ...)"],
     "block_atomic": ["use atomicAdd(&out[0], ...)"],

@@ -118,10 +118,11 @@ static void note_race(Worker *w, const Touch &now, const Record &before, Access 
     auto key = std::make_tuple(before.site.at, before.site.line, kind_before, now.site.at,
                                now.site.line, now.kind);
     auto found = watch->race_of.emplace(key, watch->races.size());
-    Missing missing = missing_between(watch, now, before);
     if (found.second)
         watch->races.push_back(Race());
     Race &race = watch->races[found.first->second];
+    bool strongest = race.count && race.missing >= GRID_SYNC && before.slot < watch->threads;
+    Missing missing = strongest ? race.missing : missing_between(watch, now, before);
     if (now.kind != WRITE || kind_before != WRITE || now.size > sizeof Overwriting::before) {
         race.differ = true;
     } else if (!race.differ) {
