@@ -98,7 +98,7 @@ class Failure:
             if (int(got) - int(expected)) % 2**bits == 0 and -(2 ** (bits - 1)) <= got < 2**bits:
                 return f"the sum wrapped around in a variable of {bits} bits"
         for kind in (np.float32, np.float16):
-            if abs(expected) < np.finfo(kind).max and float(kind(expected)) == got:
+            if abs(expected) < float(np.finfo(kind).max) and float(kind(expected)) == got:
                 return f"the sum was rounded in a variable of type {kind.__name__}"
         return ""
 
@@ -191,7 +191,7 @@ class Subject:
             return _cancelling(random, case.n).astype(self._elements)
         if case.numbers == "fractions":
             whole = self.numbers(dataclasses.replace(case, numbers="different"))
-            return whole / self._elements.type(2**6 if self.dtype == "float16" else 2**20)
+            return (whole * 2.0 ** (-6 if self.dtype == "float16" else -20)).astype(self._elements)
         if self.dtype == "bool":
             return random.integers(0, 2, case.n).astype(bool)
         if not self.is_float:
