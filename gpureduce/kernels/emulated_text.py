@@ -17,6 +17,7 @@ from gpureduce.kernels.source_text import (
     KernelError,
     blank,
     closing,
+    edited,
     functions,
     split,
     without_comments,
@@ -47,26 +48,22 @@ _SHARED_ARRAY = re.compile(
 
 def _with_named_memory(text: str) -> str:
     """With the names of pointers to the block's dynamic shared memory."""
-    code, parts, at = without_comments(text), [], 0
-    for found in _SHARED_ARRAY.finditer(code):
-        named = f'{found[1]}{found[2]}gr_dynamic_shared<{found[3]}>("{found[1]}")'
-        parts += [text[at : found.start()], named]
-        at = found.end()
-    return "".join([*parts, text[at:]])
+    return edited(text, (
+        (*found.span(), f'{found[1]}{found[2]}gr_dynamic_shared<{found[3]}>("{found[1]}")')
+        for found in _SHARED_ARRAY.finditer(without_comments(text))
+    ))  # fmt: skip
 
 
 def _with_one_inline(text: str) -> str:
     """Without ``inline`` beside ``__device__``, which is ``inline`` itself there."""
-    parts: list[str] = []
-    at = 0
+    edits = []
     for found in _SPECIFIERS.finditer(without_comments(text)):
         if "__device__" in found[0]:
             plain = _INLINE.sub(lambda word: " " * len(word[0]), found[0])
             if text[: found.start()].rstrip().endswith("]"):  # of a lambda
                 plain = blank(found[0])
-            parts += [text[at : found.start()], plain]
-            at = found.end()
-    return "".join([*parts, text[at:]])
+            edits.append((*found.span(), plain))
+    return edited(text, edits)
 
 
 _SPACE_AND_LABELS = re.compile(r"(?:\s*(?:case\b[^;{}]{1,200}?|\w+\s*)(?<!:):(?!:))*\s*")
@@ -119,11 +116,7 @@ def _with_places(text: str) -> str:
             edits.append((start, at, made))
     macros = words_in("\n".join(DIRECTIVE.findall(comments_out)))
     edits += _in_functions(code, bodies, everywhere, macros) if everywhere else []
-    parts, at = [], 0
-    for start, end, now in sorted(edits):
-        parts += [text[at:start], now]
-        at = end
-    return "".join([*parts, text[at:]])
+    return edited(text, edits)
 
 
 def _in_functions(

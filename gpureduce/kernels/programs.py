@@ -13,6 +13,7 @@ from gpureduce.kernels.source_text import (
     KernelError,
     blank,
     blocks,
+    edited,
     line_at,
     split,
     without_comments,
@@ -126,8 +127,5 @@ def obsolete(text: str) -> list[tuple[int, str, str]]:
 
 def modern(text: str) -> str:
     """The text with the functions that CUDA has now."""
-    code, parts, at = without_comments(text), [], 0
-    for call in _OBSOLETE.finditer(code):
-        parts += [text[at : call.start()], f"__{call[1]}_sync(0xffffffff, "]
-        at = call.end()
-    return "".join([*parts, text[at:]])
+    calls = _OBSOLETE.finditer(without_comments(text))
+    return edited(text, ((*call.span(), f"__{call[1]}_sync(0xffffffff, ") for call in calls))

@@ -117,7 +117,8 @@ GR_ACCESS float __high2float(const __half2 &h)
     return gr_half_to_float(h.y.__x);
 }
 
-/* Each operation is rounded once: a float holds sums and products of two halves with enough bits. */
+/* Each operation is rounded once: a float holds sums and products of two halves with enough bits.
+ */
 #define GR_HALF(name, name2, symbol)                                                               \
     GR_ACCESS __half name(const __half &a, const __half &b)                                        \
     {                                                                                              \

@@ -133,8 +133,8 @@ static void note_race(Worker *w, const Touch &now, const Record &before, Access 
     const VectorClock *clocks = now.self.lane->clocks.strand;
     bool seen = knows(clocks[SEEN_GRID], before.block, before.slot, before.time) ||
                 knows(clocks[SEEN_BLOCK], before.block, before.slot, before.time);
-    race.fenced = (found.second || race.fenced) && now.kind != ATOMIC && seen &&
-                  now.site.how != CACHED;
+    race.fenced =
+        (found.second || race.fenced) && now.kind != ATOMIC && seen && now.site.how != CACHED;
     race.together |= now.round && now.round == before.round && kind_before == WRITE &&
                      now.site.at == before.site.at && now.site.line == before.site.line;
     if (!found.second && missing <= race.missing)
