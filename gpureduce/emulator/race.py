@@ -91,7 +91,8 @@ class Race:
 
     `address` is their address (``"shared[12]"``, ``"out[0]"``); `missing` what would mend it: a
     barrier or fence that orders the two, ``"atomicAdd()"`` where both threads add to a value, or
-    ``"one writer"`` where both store a value of their own; `count` how often this pair of lines
+    ``"one writer"`` where both store a value of their own, or ``"plain load"`` in place of
+    ``__ldg()`` where the two are in order; `count` how often this pair of lines
     raced; `schedules` under which orders of threads it was seen; `fenced` whether only
     the reader lacks a fence, between an atomic and its read.
 

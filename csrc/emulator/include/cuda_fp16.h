@@ -117,8 +117,7 @@ GR_ACCESS float __high2float(const __half2 &h)
     return gr_half_to_float(h.y.__x);
 }
 
-/* Each operation is rounded once: a float holds sums and products of two halves with enough bits.
- */
+/* Each result is rounded once: a float has bits to spare for sums and products of two halves. */
 #define GR_HALF(name, name2, symbol)                                                               \
     GR_ACCESS __half name(const __half &a, const __half &b)                                        \
     {                                                                                              \
