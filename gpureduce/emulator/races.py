@@ -295,7 +295,7 @@ class _Found:
             self.together.add(_store_of(race))
         lines = tuple(sorted((s.place.file, s.place.line, s.kind) for s in sides))
         self.polled |= {s.place for s, one in zip(sides, row["sides"], strict=True) if one["polls"]}
-        self.flags[lines] = self.flags.get(lines, True) and _is_relaxed(race) and not row["shared"]
+        self.flags[lines] = self.flags.get(lines, True) and _is_relaxed(race)
         known = self.by_lines.get(lines)
         if known:
             more = MISSING.index(race.missing) > MISSING.index(known.missing)
@@ -353,9 +353,13 @@ def _is_guess(rows: list[dict[str, Any]], sides: tuple[Side, ...]) -> bool:
 
 
 def _is_relaxed(race: Race) -> bool:
-    """Whether a volatile load meets a volatile store or an atomic, as where threads poll a flag."""
-    return any(s.kind == "read" for s in race.sides) and all(
-        side.volatile or side.kind == "atomic" for side in race.sides
+    """Whether a volatile load meets a volatile store or an atomic, as where warps poll a flag."""
+    (one, other), sides = race.lanes, race.sides
+    same_warp = one[0] == other[0] and one[1] // 32 == other[1] // 32
+    return (
+        not same_warp
+        and any(side.kind == "read" for side in sides)
+        and all(side.volatile or side.kind == "atomic" for side in sides)
     )
 
 

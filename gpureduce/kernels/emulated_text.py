@@ -38,7 +38,24 @@ _NAMED_CLASS = re.compile(r"\s*(?:struct|union|class)\s+(\w+)\s*\{")
 
 def for_the_emulator(text: str) -> str:
     """The text as the emulator's compiler takes it."""
-    return _with_places(_with_named_memory(_with_one_inline(text)))
+    return _with_places(_with_named_memory(_with_one_inline(_with_yields(text))))
+
+
+_DECLARES = r"\s*(?:const\b|auto\b|unsigned\b|int\b|float\b|double\b|size_t\b)"
+_NEAR_LOOP = 300  # letters before the condition of a do-while loop
+
+
+def _with_yields(text: str) -> str:
+    """With loops that let other threads run while they poll a flag. Atomics do so themselves."""
+    code, edits = without_comments(text), []
+    for loop in re.finditer(r"\bwhile\s*\(", code):
+        close = closing(code, loop.end() - 1)
+        head, near = code[loop.end() : close], code[: loop.start()].rstrip()
+        near = near[-_NEAR_LOOP:] if near.endswith("}") else ""  # perhaps of do { } while
+        waits = re.match(r"\s*(?:;|\{\s*\})", code[close + 1 :])
+        if waits and "atomic" not in near + head and not re.match(_DECLARES, head):
+            edits.append((loop.end(), loop.end(), "gr_yield(), "))
+    return edited(text, edits)
 
 
 _SHARED_ARRAY = re.compile(

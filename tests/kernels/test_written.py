@@ -126,7 +126,8 @@ RIGHT = (
     "counts_of_launch launched_with_float uchar4_sum vectors_and_tail "
     "lookback_volatile exch_flag_volatile_read window_lookback add4_by_value grid_threads "
     "atomic_reference atomic_flag butterfly half2_sum any_block cas_float hillis_steele "
-    "chunk_ceil struct_reduce warps_leave inc_wraps padded_cells mask_of_half exch_loop"
+    "chunk_ceil struct_reduce warps_leave inc_wraps padded_cells mask_of_half exch_loop "
+    "warp_handshake do_flag even_lanes"
 ).split()
 WRONG = {
     "half_warp_branch": ["2 wait in __shfl_down_sync(0xffffffff)"],
@@ -176,6 +177,9 @@ WRONG = {
     "init_one": ["init_one: wrong Right or wrong"],
     "lookback_nofence": ["missing: __threadfence()", "or a volatile flag links"],
     "lookback_early": ["it races"],
+    "volatile_ticket": ["it races"],
+    "volatile_lock": ["it races"],
+    "even_lanes_unsynced": ["missing: __syncwarp()"],
     "volatile_add": ["use atomicAdd(&out[0], ...)"],
     "block_atomic": ["use atomicAdd(&out[0], ...)"],
     "atomic_relaxed": ["missing: __threadfence()"],

@@ -45,8 +45,7 @@ struct LaneWatch {
     const void *touched_at = nullptr;
     uintptr_t loaded = 0; /* the address of its last plain load */
     Site load = {nullptr, 0};
-    /* address and place of its last volatile load of global memory */
-    const void *flag = nullptr, *flag_at = nullptr;
+    const void *flag = nullptr, *flag_at = nullptr; /* of its last volatile load: Variable, place */
 };
 
 struct Event {
@@ -173,7 +172,7 @@ struct Watch {
     unsigned threads = 0, slots = 0;
     /* by the number of the lane in the grid */
     std::unordered_map<uint64_t, std::vector<Event>> events;
-    std::unordered_map<uintptr_t, Variable> variables;
+    std::unordered_map<uintptr_t, Variable> variables, own_variables; /* own: in shared memory */
     std::vector<const void *> atomic_places; /* in the order of their first atomics */
     bool publishes = false;                  /* an atomic passed on what a fence published */
     Stopped stopped;
@@ -249,10 +248,12 @@ Copies &copies_of(Watch *watch, const Self &self, const void *barrier);
 
 /* An atomic: publishes the lane's FENCED clocks at the address, and receives the clocks that
  * earlier atomics published there. */
-void pass_on(Watch *watch, const Self &self, const void *address);
-/* The same of a volatile access to global memory: a load receives, a store publishes. `load`: the
- * place of a load; null for a store. */
-void pass_on_by_flag(Watch *watch, const Self &self, const void *address, const void *load);
+void pass_on(Watch *watch, const Self &self, Variable *variable);
+/* The same of a volatile access: a load receives, a store publishes. `load`: the place of a load;
+ * null for a store. In shared memory volatile is mostly meant for lanes in lockstep, which lack a
+ * barrier and no fence. */
+void pass_on_by_flag(Watch *watch, const Self &self, Variable *variable, const void *load,
+                     bool shared);
 /* The running lane makes an atomic: its block may stop, if it is the first one at this place. */
 void note_atomic(Worker *w, const Self &self, Site site);
 /* The lane starts a copy; the lane has waited for the copies. */

@@ -83,6 +83,7 @@ void watch_launch_end(Watch *watch)
         watch->atomics = std::max(watch->atomics, watch->atomic_places.size());
     watch->events.clear();
     watch->variables.clear();
+    watch->own_variables.clear();
     watch->device.clear();
     watch->own.clear();
     watch->launch = nullptr;
@@ -97,6 +98,7 @@ void watch_team(Worker *w)
         end_overwriting(watch);
         watch->lanes.assign(w->lane_count, LaneWatch());
         watch->own.clear();
+        watch->own_variables.clear();
         watch->copies.clear();
     });
 }
@@ -358,27 +360,28 @@ static void publish(Watch *watch, const Self &self, Variable *variable)
     advance(watch, self, {nullptr, nullptr, 0, 0});
 }
 
-void pass_on(Watch *watch, const Self &self, const void *address)
+void pass_on(Watch *watch, const Self &self, Variable *variable)
 {
-    Variable &variable = watch->variables[(uintptr_t)address];
     watch->publishes |= self.lane->clocks.strand[FENCED_BLOCK] != nullptr;
-    receive(watch, self, &variable);
-    publish(watch, self, &variable);
+    receive(watch, self, variable);
+    publish(watch, self, variable);
 }
 
-void pass_on_by_flag(Watch *watch, const Self &self, const void *address, const void *load)
+void pass_on_by_flag(Watch *watch, const Self &self, Variable *variable, const void *load,
+                     bool shared)
 {
-    Variable &variable = watch->variables[(uintptr_t)address];
     if (load) {
-        if (self.lane->flag == address && self.lane->flag_at == load)
+        if (self.lane->flag == variable && self.lane->flag_at == load)
             watch->polls.insert(load);
-        self.lane->flag = address;
+        self.lane->flag = variable;
         self.lane->flag_at = load;
-        receive(watch, self, &variable);
-        variable.readers.insert({self.block, self.slot});
+        receive(watch, self, variable);
+        variable->readers.insert({self.block, self.slot});
     } else {
-        variable = Variable();
-        publish(watch, self, &variable);
+        *variable = Variable();
+        publish(watch, self, variable);
+        if (shared)
+            variable->if_fenced = nullptr;
     }
 }
 

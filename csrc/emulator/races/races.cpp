@@ -147,12 +147,14 @@ static void note_race(Worker *w, const Touch &now, const Record &before, Access 
 
 /* Whether a store follows the old one, or an atomic, in coherence order: its thread has read that
  * value by a volatile load. */
-static bool overwrites_read(const Watch *watch, const Touch &now, const Record &old)
+static bool overwrites_read(const Worker *w, const Touch &now, const Record &old)
 {
     if (now.kind != WRITE)
         return false;
-    auto at = watch->variables.find(now.address);
-    if (at == watch->variables.end())
+    const auto &variables =
+        in_shared(w, now.address) ? w->watch->own_variables : w->watch->variables;
+    auto at = variables.find(now.address);
+    if (at == variables.end())
         return false;
     const Variable &flag = at->second;
     return flag.writer == old.block && flag.slot == old.slot && flag.time == old.time &&
@@ -191,7 +193,7 @@ static void look_through(Worker *w, Shadow *shadow, Word *word, Access kind_old,
     for (uint32_t *link = &word->first[kind_old]; *link && (conflicting || seen < 4); ++seen) {
         const Record &old = shadow->record(*link);
         bool in_order = observed || ordered(now, old, KNOWN) ||
-                        (kind_old != READ && overwrites_read(w->watch, now, old));
+                        (kind_old != READ && overwrites_read(w, now, old));
         in_order = in_order && !(now.site.how == CACHED && kind_old != READ);
         if (kind_old == ATOMIC && now.kind == WRITE && in_order && (bytes & ~old.bytes) == 0)
             observed = true;
@@ -314,11 +316,16 @@ void watch_access(Worker *w, const void *address, size_t size, Access kind, bool
             self.lane->loaded = 0;
             --watch->loads[{self.lane->load.at, self.lane->load.line}];
         }
+        if (kind != ATOMIC && (site.how != VOLATILE || size > 8))
+            return;
+        bool shared = in_shared(w, (uintptr_t)address);
+        auto &variables = shared ? watch->own_variables : watch->variables;
+        Variable *variable = &variables[(uintptr_t)address];
         if (kind == ATOMIC) {
             note_atomic(w, self, site);
-            pass_on(watch, self, address);
-        } else if (site.how == VOLATILE && size <= 8 && !in_shared(w, (uintptr_t)address)) {
-            pass_on_by_flag(watch, self, address, kind == READ ? site.at : nullptr);
+            pass_on(watch, self, variable);
+        } else {
+            pass_on_by_flag(watch, self, variable, kind == READ ? site.at : nullptr, shared);
         }
     });
 }

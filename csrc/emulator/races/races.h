@@ -8,8 +8,8 @@
  *  - the completion of a bulk copy, for the threads that wait for it;
  *  - the end of a launch;
  *  - a fence followed by an atomic in one thread, with an atomic that reads the first one's value
- *    followed by a fence in another thread. A volatile store to global memory may take the place of
- *    the first atomic, and a volatile load that of the second: both are relaxed in PTX.
+ *    followed by a fence in another thread. A volatile store may take the place of the first atomic,
+ *    and a volatile load that of the second: both are relaxed in PTX.
  * An atomic observes the earlier atomics at its address, as in PTX's causality order: they, but
  * nothing else that their threads did, happen before a store to that address that follows it.
  * volatile orders nothing else. A volatile load that polls a flag does not race with a volatile
