@@ -118,7 +118,7 @@ GR_ACCESS float __high2float(const __half2 &h)
 }
 
 /* Each result is rounded once: a float has bits to spare for sums and products of two halves. */
-#define GR_HALF(name, name2, symbol)                                                               \
+#define GR_HALF(name, symbol)                                                                      \
     GR_ACCESS __half name(const __half &a, const __half &b)                                        \
     {                                                                                              \
         GR_TRACE_ACCESS(load, &a);                                                                 \
@@ -135,18 +135,23 @@ GR_ACCESS float __high2float(const __half2 &h)
     {                                                                                              \
         GR_TRACE_ACCESS(load, &b);                                                                 \
         return a = __half(float(a) symbol gr_half_to_float(b.__x));                                \
-    }                                                                                              \
-    GR_ACCESS __half2 name2(const __half2 &a, const __half2 &b)                                    \
+    }
+#define GR_HALF2(name, symbol)                                                                     \
+    GR_ACCESS __half2 name(const __half2 &a, const __half2 &b)                                     \
     {                                                                                              \
         GR_TRACE_ACCESS(load, &a);                                                                 \
         GR_TRACE_ACCESS(load, &b);                                                                 \
         return __half2(__half(gr_half_to_float(a.x.__x) symbol gr_half_to_float(b.x.__x)),         \
                        __half(gr_half_to_float(a.y.__x) symbol gr_half_to_float(b.y.__x)));        \
     }
-GR_HALF(__hadd, __hadd2, +)
-GR_HALF(__hsub, __hsub2, -)
-GR_HALF(__hmul, __hmul2, *)
+GR_HALF(__hadd, +)
+GR_HALF(__hsub, -)
+GR_HALF(__hmul, *)
+GR_HALF2(__hadd2, +)
+GR_HALF2(__hsub2, -)
+GR_HALF2(__hmul2, *)
 #undef GR_HALF
+#undef GR_HALF2
 
 GR_INTRINSIC unsigned short __half_as_ushort(__half h)
 {
