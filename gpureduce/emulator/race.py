@@ -14,6 +14,7 @@ from gpureduce.core.sources import text_of
 
 # In the order of csrc/emulator/races/detector.h: later ones order more.
 MISSING = (
+    "plain load",
     "__threadfence()",
     "__syncwarp()",
     "__syncthreads()",
@@ -90,7 +91,8 @@ class Race:
 
     `address` is their address (``"shared[12]"``, ``"out[0]"``); `missing` what would mend it: a
     barrier or fence that orders the two, ``"atomicAdd()"`` where both threads add to a value, or
-    ``"one writer"`` where both store a value of their own; `count` how often this pair of lines
+    ``"one writer"`` where both store a value of their own, or ``"plain load"`` in place of
+    ``__ldg()`` where the two are in order; `count` how often this pair of lines
     raced; `schedules` under which orders of threads it was seen; `fenced` whether only
     the reader lacks a fence, between an atomic and its read.
 
@@ -120,22 +122,23 @@ class Race:
 
     def __str__(self) -> str:
         first, second = self.sides
+        order = "" if self.missing == MISSING[0] else "nothing orders the two: "
         return (
             f"{first.name} {_VERBS[first.kind]} {self.address} at {first.place}, and {second.name} "
-            f"{_VERBS[second.kind]} it at {second.place}; nothing orders the two: "
-            f"{self.remedy}"
+            f"{_VERBS[second.kind]} it at {second.place}; {order}{self.remedy}"
         )
 
     @property
     def remedy(self) -> str:
         """What would mend it, in a sentence."""
-        return REMEDIES[self.missing].format(self.address)
+        element = "" if " " in self.address else f"(&{self.address}, ...)"
+        return REMEDIES[self.missing].format(self.address, element)
 
 
 _VERBS = {"read": "reads", "write": "writes", "atomic": "updates", "end": "ends and gives up"}
 ATOMIC, ONE_WRITER = "atomicAdd()", "one writer"
 REMEDIES = {
-    ATOMIC: "both add to {0} at once, and an addition gets lost: use atomicAdd(&{0}, ...); no "
+    ATOMIC: "both add to {0} at once, and an addition gets lost: use atomicAdd{1}; no "
     "barrier mends it",
     ONE_WRITER: "they store different values to {0}, and one gets lost: let one of them store, or "
     "give each an element of its own",
@@ -144,8 +147,11 @@ REMEDIES = {
     "cluster.sync()": "a cluster.sync() is missing between them",
     "grid.sync()": "only a barrier over the whole grid (grid.sync() in a cooperative launch) or a "
     "second launch comes between blocks",
-    "__threadfence()": "an atomic operation links the two threads, but orders their other accesses "
-    "only with a __threadfence() before it in the first and after it in the second",
+    "__threadfence()": "an atomic operation or a volatile flag links the two threads, but orders "
+    "their other accesses only with a __threadfence() before it in the first and after it in the "
+    "second",
+    "plain load": "__ldg() may read an older value from its cache: load without it what the kernel "
+    "itself has written",
     "copy_wait()": "a copy_wait() for the bulk copy is missing between them",
 }
 

@@ -222,7 +222,7 @@ def examine(
         if not reports:
             raise MemoryError(f"no memory for what was found in {strategy.name} with n={n}")
         found.add(name, report := json.loads(reports[0]))
-        if stops and not left and not (found.by_lines or found.faults or found.wrong):
+        if stops and not left and not (found.races() or found.faults or found.wrong):
             more = [f"random {seed}" for seed in range(min(report["atomics"], _MOST_ATOMICS))]
             left = [name for name in more if name not in orders]
             orders |= dict(map(named_schedule, left))
@@ -260,6 +260,8 @@ class _Found:
         self.alike: dict[tuple[str, int], str] = {}
         self.stops: dict[str, str] = {}
         self.together: set[tuple[Place, str] | None] = set()
+        self.flags: dict[tuple[Any, ...], bool] = {}  # whether lines may set and read a flag
+        self.polled: set[Place] = set()
 
     def add(self, schedule: str, report: dict[str, Any]) -> None:
         for row in report["races"]:
@@ -292,6 +294,8 @@ class _Found:
         if row["together"]:
             self.together.add(_store_of(race))
         lines = tuple(sorted((s.place.file, s.place.line, s.kind) for s in sides))
+        self.polled |= {s.place for s, one in zip(sides, row["sides"], strict=True) if one["polls"]}
+        self.flags[lines] = self.flags.get(lines, True) and _is_relaxed(race)
         known = self.by_lines.get(lines)
         if known:
             more = MISSING.index(race.missing) > MISSING.index(known.missing)
@@ -304,12 +308,17 @@ class _Found:
         self.by_lines[lines] = race
 
     def races(self) -> tuple[Race, ...]:
-        found = [dataclasses.replace(race, missing=self._missing(race))
-                 for race in self.by_lines.values()]  # fmt: skip
+        found = [
+            dataclasses.replace(race, missing=self._missing(race))
+            for lines, race in self.by_lines.items()
+            if not (self.flags[lines] and self.polled & {side.place for side in race.sides})
+        ]
         return tuple(sorted(found, key=lambda race: -race.count))
 
     def _missing(self, race: Race) -> str:
         """What would mend a race: no barrier does if threads store at one line in the same step."""
+        if {side.kind for side in race.sides} == {"atomic"}:  # of a block alone
+            return ATOMIC
         all_of_them, store = self.by_lines.values(), _store_of(race)
         if store not in self.together and not _adds_from_blocks(race, all_of_them):
             return race.missing
@@ -341,6 +350,17 @@ def _is_guess(rows: list[dict[str, Any]], sides: tuple[Side, ...]) -> bool:
     """Whether a thread loads what its compare-and-swap compares: an old value does no harm."""
     swaps = [s for s in sides if "atomicCAS" in sources.text_of(s.place.file, s.place.line)]
     return any(row["guess"] for row in rows) and any(side.kind == "atomic" for side in swaps)
+
+
+def _is_relaxed(race: Race) -> bool:
+    """Whether a volatile load meets a volatile store or an atomic, as where warps poll a flag."""
+    (one, other), sides = race.lanes, race.sides
+    same_warp = one[0] == other[0] and one[1] // 32 == other[1] // 32
+    return (
+        not same_warp
+        and any(side.kind == "read" for side in sides)
+        and all(side.volatile or side.kind == "atomic" for side in sides)
+    )
 
 
 def _is_one_line(race: Race) -> bool:

@@ -80,18 +80,41 @@ def of_barrier(code: str, split: SplitBarrier) -> str:
             if re.fullmatch(r"[\s}]*", code[closing(code, call.end() - 1) + 1 : end].lstrip(" ;")):
                 return f"{said}move it behind the if, to line {line_at(code, end) + 1}"
             return f"{said}end the if before it, and open another one behind it"
-        for _, condition, first, _ in _ifs_that_return(code, function.open, at):
+        for _, condition, first, _ in _ifs_that_leave(code, function.open, at):
             if depends.search(condition):
                 return (
-                    f"line {line_at(code, first)} returns before the {place.what}() of line "
+                    f"line {line_at(code, first)} leaves before the {place.what}() of line "
                     f"{place.line}: let these threads go on with 0, so that they reach it"
                 )
     return ""
 
 
-def _ifs_that_return(code: str, first: int, at: int) -> Iterator[tuple[str, str, int, int]]:
-    for found in re.compile(r"\breturn\s*;").finditer(code, first, at):
+def _ifs_that_leave(code: str, first: int, at: int) -> Iterator[tuple[str, str, int, int]]:
+    for found in re.compile(r"\b(?:return|break)\s*;").finditer(code, first, at):
         yield from _heads(code, first, found.start())
+
+
+_UNSIGNED = r"\b(?:unsigned(?:\s+(?:int|long))*|size_t|uint\w*)\s+(?:[^;(){{}}]*,\s*)?{0}\b"
+
+
+def of_hang(code: str) -> str:
+    """Why a kernel does not end, if a loop of its text shows it; else empty."""
+    for loop in re.finditer(r"\b(?:for|while)\s*\(", code):
+        close = closing(code, loop.end() - 1)
+        head, line = code[loop.end() : close], line_at(code, loop.start())
+        counter = re.search(r"\b(\w+)\s*>=\s*0\b", head)
+        if counter and re.search(_UNSIGNED.format(counter[1]), code):
+            return f"line {line}: {counter[1]} is unsigned, so {counter[0]} always holds"
+        if counter and re.search(rf"\b{counter[1]}\s*(?:/|>>)=", code[loop.start() :]):
+            return f"line {line}: the steps of {counter[1]} end at 0, so {counter[0]} always holds"
+        waits = re.search(r"\w\s*\[|\*\s*\w|\bvolatile\b|\batomic\w+\s*\(|\bload\s*\(", head)
+        if waits and re.match(r"\s*(?:;|\{\s*\})", code[close + 1 :]):
+            return (
+                f"line {line}: threads wait there for other blocks. CUDA runs blocks in any order, "
+                "and some only after others have ended: let a block wait only for blocks that have "
+                "drawn an earlier number by an atomicAdd"
+            )
+    return ""
 
 
 def of_race(code: str, race: Race) -> str:

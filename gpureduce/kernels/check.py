@@ -61,7 +61,8 @@ def _chosen(
 def _wanted(chosen: Kernel, dtype: npt.DTypeLike | Sequence[str] | None) -> list[str]:
     if dtype is None:
         own = chosen.signature.pair
-        return [chosen.dtypes[0]] if own else ["int32", "float32"]
+        launched = [*chosen.signature.launched] or ["int32", "float32"]
+        return [chosen.dtypes[0]] if own else launched
     several: Any = dtype if isinstance(dtype, (list, tuple)) else [dtype]
     names = [dtypes.name_of(dtypes.named(one)) for one in several]
     if not names:
@@ -225,7 +226,7 @@ def check(
         A `Kernel`, or what `kernel` takes.
     dtype
         The dtype of the elements, or a list of several. By default int32 and float32, each added up
-        in itself, or the kernel's own.
+        in itself, or the kernel's own, or those of its launches in the text.
     hint
         False leaves the hint out.
     seed

@@ -24,7 +24,7 @@ from gpureduce import _emulator, _emulator_traced
 from gpureduce.kernels import compiler_process
 from gpureduce.kernels.emulated_text import for_the_emulator
 from gpureduce.kernels.programs import modern
-from gpureduce.kernels.signature import ROLES, Signature
+from gpureduce.kernels.signature import LAUNCH, ROLES, Signature
 from gpureduce.kernels.source_text import KernelError
 from gpureduce.text import visible
 
@@ -41,7 +41,8 @@ _BOUNDS = {True: ("-fsanitize=array-bounds",), False: ("-fsanitize=bounds-strict
 # The kernel's own exit() before the C library's; and an error for functions that are nowhere.
 _LINK = ("-shared", "-Wl,-Bsymbolic", "-Wl,-z,defs")
 BLOCKS = (32, 64, 128, 256, 512, 1024)
-_WRAPPER = """#include <assert.h>
+_WRAPPER = """#define GR_USER_KERNEL 1
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <device.h>
@@ -325,8 +326,7 @@ def in_our_order(signature: Signature, pair: tuple[str, str], is_device: bool) -
     if signature.is_usual:
         return ""
     texts = [_ANY_POINTER.replace("DEVICE", "__device__" if is_device else "GR_UNTRACED")]
-    numbers = {"n": f"n / {signature.per_n}" if signature.per_n > 1 else "n",
-               "block": "blockDim.x", "grid": "gridDim.x"}  # fmt: skip
+    numbers = LAUNCH | {"n": f"n / {signature.per_n}" if signature.per_n > 1 else "n"}
     passed = [numbers.get(one.role, f"gr_any_pointer{{{one.role}}}")
               for one in signature.parameters]  # fmt: skip
     for number, (_, name) in enumerate(instances(signature, pair)):

@@ -39,7 +39,7 @@ def _what(failure: Failure) -> str:
         return "; ".join(failure.fault.splitlines()[:2])
     if failure.counted:
         return failure.elements
-    return f"the sum is {failure.got}, not {failure.expected}"
+    return failure.narrow or f"the sum is {failure.got}, not {failure.expected}"
 
 
 def _listed(blocks: tuple[int, ...], example: int) -> str:
@@ -101,7 +101,7 @@ def _cure(condition: Condition, failure: Failure, odd: int | None, where: Domain
         return f" A loop that ends for every block lifts this{by}."
     most = max(condition.blocks)
     above = most < 1024 and failure.case.block > most
-    if condition.only:
+    if len(condition.blocks) == 1:
         larger = f" and make {small[1]} larger" if small and above else ""
         return f" Take blockDim.x in place of the constant{larger} to lift this."
     named = rf"\+\s*(?:{most}|{most // 2})\s*\]"

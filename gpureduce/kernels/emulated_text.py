@@ -17,6 +17,7 @@ from gpureduce.kernels.source_text import (
     KernelError,
     blank,
     closing,
+    edited,
     functions,
     split,
     without_comments,
@@ -37,7 +38,24 @@ _NAMED_CLASS = re.compile(r"\s*(?:struct|union|class)\s+(\w+)\s*\{")
 
 def for_the_emulator(text: str) -> str:
     """The text as the emulator's compiler takes it."""
-    return _with_places(_with_named_memory(_with_one_inline(text)))
+    return _with_places(_with_named_memory(_with_one_inline(_with_yields(text))))
+
+
+_DECLARES = r"\s*(?:const\b|auto\b|unsigned\b|int\b|float\b|double\b|size_t\b)"
+_NEAR_LOOP = 300  # letters before the condition of a do-while loop
+
+
+def _with_yields(text: str) -> str:
+    """With loops that let other threads run while they poll a flag. Atomics do so themselves."""
+    code, edits = without_comments(text), []
+    for loop in re.finditer(r"\bwhile\s*\(", code):
+        close = closing(code, loop.end() - 1)
+        head, near = code[loop.end() : close], code[: loop.start()].rstrip()
+        near = near[-_NEAR_LOOP:] if near.endswith("}") else ""  # perhaps of do { } while
+        waits = re.match(r"\s*(?:;|\{\s*\})", code[close + 1 :])
+        if waits and "atomic" not in near + head and not re.match(_DECLARES, head):
+            edits.append((loop.end(), loop.end(), "gr_yield(), "))
+    return edited(text, edits)
 
 
 _SHARED_ARRAY = re.compile(
@@ -47,26 +65,22 @@ _SHARED_ARRAY = re.compile(
 
 def _with_named_memory(text: str) -> str:
     """With the names of pointers to the block's dynamic shared memory."""
-    code, parts, at = without_comments(text), [], 0
-    for found in _SHARED_ARRAY.finditer(code):
-        named = f'{found[1]}{found[2]}gr_dynamic_shared<{found[3]}>("{found[1]}")'
-        parts += [text[at : found.start()], named]
-        at = found.end()
-    return "".join([*parts, text[at:]])
+    return edited(text, (
+        (*found.span(), f'{found[1]}{found[2]}gr_dynamic_shared<{found[3]}>("{found[1]}")')
+        for found in _SHARED_ARRAY.finditer(without_comments(text))
+    ))  # fmt: skip
 
 
 def _with_one_inline(text: str) -> str:
     """Without ``inline`` beside ``__device__``, which is ``inline`` itself there."""
-    parts: list[str] = []
-    at = 0
+    edits = []
     for found in _SPECIFIERS.finditer(without_comments(text)):
         if "__device__" in found[0]:
             plain = _INLINE.sub(lambda word: " " * len(word[0]), found[0])
             if text[: found.start()].rstrip().endswith("]"):  # of a lambda
                 plain = blank(found[0])
-            parts += [text[at : found.start()], plain]
-            at = found.end()
-    return "".join([*parts, text[at:]])
+            edits.append((*found.span(), plain))
+    return edited(text, edits)
 
 
 _SPACE_AND_LABELS = re.compile(r"(?:\s*(?:case\b[^;{}]{1,200}?|\w+\s*)(?<!:):(?!:))*\s*")
@@ -119,11 +133,7 @@ def _with_places(text: str) -> str:
             edits.append((start, at, made))
     macros = words_in("\n".join(DIRECTIVE.findall(comments_out)))
     edits += _in_functions(code, bodies, everywhere, macros) if everywhere else []
-    parts, at = [], 0
-    for start, end, now in sorted(edits):
-        parts += [text[at:start], now]
-        at = end
-    return "".join([*parts, text[at:]])
+    return edited(text, edits)
 
 
 def _in_functions(

@@ -307,7 +307,7 @@ def _condition(found: _Found, seed: int) -> Condition | None:
     """The weakest condition under which the kernel is right and does not race; None for none."""
     again = found.by_host()
     again.try_all(lambda subject: trials.cases(subject, seed, found.where), lockstep=False)
-    again.look(_allowed(_all_race_cases(again), found.where), ("forward",), every=True)
+    again.look(_allowed(_all_race_cases(again), found.where), _ORDERS[1:], every=True)
     if not again.excused:
         return None
     for lockstep in (False, True):

@@ -160,6 +160,7 @@ class Kernel(registry.UserKernel):
         """Where it is to be right, as its options say."""
         alone, elements = self.options.get("alone") == "yes", self.options["elements"]
         per_thread, named = options.per_block(self.signature.code)
+        alone = alone and not re.search(r"\+=[^;]{0,60}\bblockDim\b", self.signature.code)
         if elements != "many" and not alone:
             per_thread = int(elements)
         found = conditions.domain(self.options, per_thread, named, alone, self.signature.block)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from gpureduce import _host
 from gpureduce.kernels import conditions
-from gpureduce.kernels.signature import ATOMIC, Signature
+from gpureduce.kernels.signature import ATOMIC, TARGET, Signature
 from gpureduce.kernels.source_text import (
     KernelError,
     constants,
@@ -122,7 +122,7 @@ def _guessed(signature: Signature) -> dict[str, str]:
         found["shared"] = "twice"
     if not re.search(r"\bblockIdx\b|\bgridDim\b|\bthis_(?:grid|cluster)\b", code):
         found["alone"] = "yes"
-    one = r"\*\s*{0}\s*[-+]?=|\b{0}\s*\[\s*0\s*\]|" + ATOMIC + r"{0}\b"
+    one = TARGET + r"{0}\s*[-+]?=|\b{0}\s*\[\s*0\s*\]|" + ATOMIC + r"{0}\b"
     if "ticket" in signature.roles or _has(one, signature):
         found["finishes"] = "yes"
     if _has(_EACH, signature) and not ("finishes" in found and _knows_all_blocks(signature)):
@@ -204,6 +204,10 @@ def _shares_twice(code: str, signature: Signature) -> bool:
     same = re.findall(rf"\*\s*(\w+)\s*=\s*{dynamic[2]}\s*[;,]", code)
     base = rf"\b(?:{'|'.join([dynamic[2], *same])})"
     second = rf"=[^;=]{{0,60}}(?:&\s*{base}\s*\[|{base}\s*\+)\s*blockDim\s*\.\s*x\s*[;,\])]"
+    sizes = "|".join(
+        ["blockDim\\s*\\.\\s*x", *re.findall(r"\b(\w+)\s*=\s*blockDim\s*\.\s*x\s*[,;]", code)]
+    )
+    second += rf"|{base}\s*\[\s*\w+\s*\*\s*(?:{sizes})\s*\+"  # the other one of two buffers
     wide = re.search(r"\b(?:double|long long|u?int64_t|u?(?:int|float)2)\b", dynamic[1])
     small = (signature.pair or ("", ""))[1] in ("f32", "u32")
     return bool(re.search(second, code) or (wide and small))
@@ -212,7 +216,7 @@ def _shares_twice(code: str, signature: Signature) -> bool:
 # A sum for each block, behind the name of the sums.
 _EACH = r"\b{0}\s*\[(?!\s*0\s*\])|\*\s*\(\s*{0}\s*\+|=\s*&?\s*{0}\s*\+\s*blockIdx"
 _GRID = r"\bthis_grid\s*\(|\bgrid_group\b"
-_DEVICE_VARIABLE = r"\b__device__\b([\w\s,={}]{1,120});"
+_DEVICE_VARIABLE = r"\b__device__\b([\w\s,={}<>:]{1,120});"
 
 
 def _knows_all_blocks(signature: Signature) -> bool:
@@ -222,7 +226,8 @@ def _knows_all_blocks(signature: Signature) -> bool:
     unused = rf"\b__device__\b[^;{{}}()]*;|[;{{}})]\s*{ATOMIC}\w+\b[^;]*;|\b\w+\s*=(?!=)"
     used = words_in(re.sub(unused, " ; ", without_directives(signature.code)))
     counters = [name for name in re.findall(r"[A-Za-z_]\w*", variables) if name in used]
-    counted = counters and re.search(rf"{ATOMIC}(?:{'|'.join(counters)})\b", signature.code)
+    names = rf"\b(?:{'|'.join(counters)})\b"
+    counted = counters and re.search(rf"{ATOMIC}{names}|{names}\s*\.\s*fetch_", signature.code)
     return "ticket" in signature.roles or bool(counted or re.search(_GRID, signature.code))
 
 
@@ -249,8 +254,8 @@ def traits_of(signature: Signature, options: Mapping[str, str]) -> int:
     traits |= _SCRATCH[options["scratch"]] if "work" in signature.roles else 0
     traits |= _host.TICKET if "ticket" in signature.roles else 0
     traits |= _host.BLOCK_TEMPLATE if signature.block else 0
-    adds = ATOMIC + r"{0}\b|\*\s*{0}\s*[-+]=|\b{0}\s*\[[^\[\]]*\]\s*[-+]="
-    adds += r"|\*\s*{0}\s*=[^=;][^;]{0,200}\*\s*{0}\b"
+    adds = ATOMIC + r"{0}\b|" + TARGET + r"{0}\s*[-+]=|\b{0}\s*\[[^\[\]]*\]\s*[-+]="
+    adds += "|" + TARGET + r"{0}\s*=[^=;][^;]{0,200}\*\s*{0}\b"
     adds += r"|\b{0}\s*\[\s*0\s*\]\s*=[^=;][^;]{0,200}\b{0}\s*\[\s*0\s*\]"
     if _has(adds, signature):
         traits |= _host.ZEROED | _host.UNORDERED

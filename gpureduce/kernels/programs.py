@@ -13,6 +13,7 @@ from gpureduce.kernels.source_text import (
     KernelError,
     blank,
     blocks,
+    edited,
     line_at,
     split,
     without_comments,
@@ -29,7 +30,7 @@ STANDARD = frozenset(
     "sys/time.h unistd.h".split()
 )
 # Headers that the emulator and the card's compilers have.
-_CUDA = ("cuda_runtime", "cuda.h", "cuda_fp16", "cuda_bf16", "cooperative_groups")
+_CUDA = ("cuda_runtime", "cuda.h", "cuda_fp16", "cuda_bf16", "cooperative_groups", "cuda/atomic")
 
 
 def _is_program(code: str) -> bool:
@@ -126,8 +127,5 @@ def obsolete(text: str) -> list[tuple[int, str, str]]:
 
 def modern(text: str) -> str:
     """The text with the functions that CUDA has now."""
-    code, parts, at = without_comments(text), [], 0
-    for call in _OBSOLETE.finditer(code):
-        parts += [text[at : call.start()], f"__{call[1]}_sync(0xffffffff, "]
-        at = call.end()
-    return "".join([*parts, text[at:]])
+    calls = _OBSOLETE.finditer(without_comments(text))
+    return edited(text, ((*call.span(), f"__{call[1]}_sync(0xffffffff, ") for call in calls))

@@ -46,6 +46,8 @@ _LOADS = {
 }
 _ACCS = {"f32": "float", "f64": "double", "u32": "int|int32_t|" + _LOADS["u32"],
          "u64": _LOADS["u64"]}  # fmt: skip
+_DTYPES = {"float": "float32", "double": "float64", "int": "int32", "unsigned": "uint32",
+           "unsigned int": "uint32"}  # fmt: skip
 MOST_LETTERS = 1 << 20  # of a text
 _INTEGERS = ("i8", "u8", "i16", "u16", "i32", "u32")
 PAIRS = {
@@ -55,11 +57,12 @@ PAIRS = {
     "f64": (*_INTEGERS, "f32", "f64"),
 }
 ROLES = ("in", "out", "n", "work", "ticket")  # in the order of our own kernels' parameters
+LAUNCH = {"block": "blockDim.x", "grid": "gridDim.x", "threads": "(gridDim.x * blockDim.x)"}
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter: its type, its name, and its role: one of ROLES, ``"block"`` or ``"grid"``."""
+    """A parameter: its type, its name, and its role: one of ROLES, or of LAUNCH."""
 
     type: str
     name: str
@@ -75,7 +78,8 @@ class Signature:
     `parameters` stand as in the text. `pair` are the element and accumulator types of a kernel
     without type parameters. `vector` is the number of elements at each of its indexes: 4 for
     ``float4``, and `per_n` how many of them n counts as one. `code` is the kernel with the
-    functions that it calls, with macros expanded.
+    functions that it calls, with macros expanded. `launched` are the dtypes of its sums in launches
+    of the text, if its template has types.
     """
 
     name: str
@@ -89,6 +93,7 @@ class Signature:
     constants: tuple[tuple[str, int], ...] = ()
     vector: int = 1
     per_n: int = 1
+    launched: tuple[str, ...] = ()
 
     @property
     def types(self) -> int:
@@ -182,7 +187,12 @@ _NO_BLOCK = r"(?i)\w*(?:items|per_?thread|coars|unroll|vec|factor|elem|loads)\w*
 
 
 def _numbers(
-    kernel: str, kinds: list[str], names: list[str], values: list[str], code: str, launches: str
+    kernel: str,
+    kinds: list[str],
+    names: list[str],
+    values: list[str],
+    code: str,
+    launched: list[list[str]],
 ) -> tuple[tuple[str, int], ...]:
     """The values of a template's numbers, and "block" in `kinds` for the one that is the block.
 
@@ -199,12 +209,11 @@ def _numbers(
     others.sort(key=lambda i: not re.fullmatch(_BLOCK, names[i]))
     found = []
     known = constants(code)
-    launched = re.findall(rf"\b{kernel}\s*<([^;<>]{{1,200}})>\s*(?:<<<|\()", launches)
     for i in integers:
         if i in others[:1]:
             kinds[i] = "block"
             continue
-        given = [split(one)[i : i + 1] for one in launched]
+        given = [arguments[i : i + 1] for arguments in launched]
         usual = "32" if i in tiles else "" if i in (*others, *sizes) else "4"
         texts = [*(one[0] for one in given if one), values[i], usual]
         numbers = [number(text.strip(), known) for text in texts]
@@ -321,8 +330,9 @@ def read(text: str, name: str | None = None, program: str = "") -> Signature:
     end = closing(code, head.end() - 1)
     template, template_names, values = _template(code, head.start(), head[1])
     own = own_code(code, head[1])
-    launches = without_comments(program or text)
-    numbers = _numbers(head[1], template, template_names, values, own, launches)
+    launches = re.compile(rf"\b{head[1]}\s*<([^;<>]{{1,200}})>\s*(?:<<<|\()")
+    launched = [split(one) for one in launches.findall(without_comments(program or text))]
+    numbers = _numbers(head[1], template, template_names, values, own, launched)
     own += "".join(f"\nconstexpr int {constant} = {value};" for constant, value in numbers)
     generic = {n for n, kind in zip(template_names, template, strict=True) if kind in ("In", "Acc")}
     given = [_parameter(" ".join(part.split())) for part in split(code[head.end() : end])]
@@ -339,12 +349,14 @@ def read(text: str, name: str | None = None, program: str = "") -> Signature:
     line = line_at(code, head.start())
     out = next(one.name for one in parameters if one.role == "out")
     for parameter in parameters:
-        if parameter.role in ("block", "grid"):
-            own = re.sub(rf"\b{parameter.name}\b", f"{parameter.role}Dim.x", own)
+        if parameter.role in LAUNCH:
+            own = re.sub(rf"\b{parameter.name}\b", LAUNCH[parameter.role], own)
     sums = tuple(_names_of(out, body, code))[1:]
     found = Signature(head[1], line, tuple(template), parameters, None, scope, own, sums, numbers)
     if found.types:
-        return found
+        at = template.index("Acc")
+        types = [_DTYPES.get(one[at].strip()) for one in launched if len(one) > at]
+        return replace(found, launched=tuple(dict.fromkeys(filter(None, types))))
     pair = _pair(head[1], found.type_of("in"), found.type_of("out"), aliases(code))
     vector = _plain(found.type_of("in"), aliases(code))[1]
     per_n = _per_n(found.named("n"), vector, own) if vector > 1 and found.takes_n else 1
@@ -353,8 +365,12 @@ def read(text: str, name: str | None = None, program: str = "") -> Signature:
 
 # --- what each parameter is for ------------------------------------------------------------------
 
-# An atomic on what follows, possibly behind a cast.
-ATOMIC = r"\batomic\w+\s*\(\s*(?:\([^()]*\)\s*|reinterpret_cast\s*<[^<>]*>\s*\(\s*)?(?:&\s*)?"
+# An atomic on what follows, possibly behind a cast; and a store to what it points to.
+ATOMIC = (
+    r"\b(?:atomic\w+\s*\(\s*(?:\([^()]*\)\s*|reinterpret_cast\s*<[^<>]*>\s*\(\s*)?(?:&\s*)?"
+    r"|atomic_ref\s*<[^<>]*>\s*\w*\s*[({]\s*\*?\s*)"
+)
+TARGET = r"\*\s*(?:\([^()]{1,60}\*\s*\)\s*)?"
 _INDEX = r"\s*\[(?:[^\[\]]|\[[^\[\]]*\])*\]"
 
 
@@ -401,7 +417,7 @@ def _helpers(code: str) -> tuple[Block, ...]:
 def _is_written(name: str, body: str) -> bool:
     """Whether a text stores to what a pointer points to, by this name."""
     stores = r"(?:[-+*/|&^]|<<|>>)?=(?!=)|\+\+|--"
-    element = rf"(?:\b{name}{_INDEX}|\*\s*{name}\b|\*\s*\(\s*{name}\b[^()]*\))"
+    element = rf"(?:\b{name}{_INDEX}|{TARGET}{name}\b|\*\s*\(\s*{name}\b[^()]*\))"
     return bool(
         re.search(rf"{element}\s*(?:{stores})|{ATOMIC}{name}\b|(?:\+\+|--)\s*{element}", body)
     )
@@ -411,7 +427,7 @@ def _gets_the_sums(name: str, body: str) -> bool:
     """Whether the body stores one value for each block there, or one for all."""
     return bool(
         re.search(rf"\b{name}\s*\[\s*(?:blockIdx\s*\.\s*x|0)\s*\]\s*[-+]?=(?!=)", body)
-        or re.search(rf"\*\s*{name}\s*[-+]?=(?!=)|{ATOMIC}{name}\b", body)
+        or re.search(rf"{TARGET}{name}\s*[-+]?=(?!=)|{ATOMIC}{name}\b", body)
     )
 
 
@@ -472,14 +488,19 @@ def _with_roles(
 _LAUNCH = {
     "block": r"(?i)block_?(?:size|dim|width)(?:_?x)?|(?:n|num)?_?threads?(?:_?per_?block)?|tpb|bs",
     "grid": r"(?i)(?:n|num)_?blocks|grid_?(?:size|dim)(?:_?x)?",
+    "threads": r"(?i)(?:n|num|total|all)?_?threads?|(?:grid_?)?stride|grid_?size",
 }
 
 
 def _is_launch(name: str, role: str, body: str) -> bool:
-    """Whether a number is that of the threads of a block, or of the blocks, by its name and use."""
-    stride = re.search(rf"\+=\s*{name}\b", body)  # perhaps the threads of all blocks
+    """Whether a number is that of the threads of a block, of the blocks, or of all threads.
+
+    Its name and its use tell: a loop's step is the number of all threads.
+    """
+    stride = re.search(rf"\+=\s*{name}\s*[;,)]", body)
     per_block = re.search(rf"\bblockIdx\s*\.\s*x\s*\*\s*{name}\b", body)
-    return bool(re.fullmatch(_LAUNCH[role], name) and (per_block or not stride))
+    of_all = bool(stride and not per_block)
+    return of_all == (role == "threads") and bool(re.fullmatch(_LAUNCH[role], name))
 
 
 def _short(one: Parameter) -> str:

@@ -35,6 +35,15 @@ def blank(text: str) -> str:
     return re.sub(r"[^\n]", " ", text)
 
 
+def edited(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
+    """The text with other texts in place of some parts, each given by its start and its end."""
+    pieces, at = [], 0
+    for start, end, now in sorted(edits):
+        pieces += [text[at:start], now]
+        at = end
+    return "".join([*pieces, text[at:]])
+
+
 def without_comments(text: str) -> str:
     """The text with comments and strings blanked out."""
     # A comment or string that is not closed ends with the text or the line: otherwise the search
@@ -313,11 +322,7 @@ def _parts(code: str, kernel: str) -> Iterator[_Part]:
 
 def _blanked(code: str, spans: Iterable[tuple[int, int]]) -> str:
     """The text with these parts blanked out, of which none lies in another one."""
-    pieces, at = [], 0
-    for first, end in sorted(spans):
-        pieces += [code[at:first], blank(code[first:end])]
-        at = end
-    return "".join([*pieces, code[at:]])
+    return edited(code, ((first, end, blank(code[first:end])) for first, end in spans))
 
 
 def own_code(code: str, kernel: str) -> str:

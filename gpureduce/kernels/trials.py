@@ -88,6 +88,20 @@ class Failure:
             parts.append(f"{noun} {_ranges(members)} {verb} {how}")
         return "; ".join(parts)
 
+    @property
+    def narrow(self) -> str:
+        """The variable that is too narrow for the sum, if one explains it; else empty."""
+        got, expected = float(self.got or "nan"), float(self.expected or "nan")
+        if not math.isfinite(got + expected) or not got:
+            return ""
+        for bits in (8, 16, 32) if got.is_integer() and expected.is_integer() else ():
+            if (int(got) - int(expected)) % 2**bits == 0 and -(2 ** (bits - 1)) <= got < 2**bits:
+                return f"the sum wrapped around in a variable of {bits} bits"
+        for kind in (np.float32, np.float16):
+            if abs(expected) < float(np.finfo(kind).max) and float(kind(expected)) == got:
+                return f"the sum was rounded in a variable of type {kind.__name__}"
+        return ""
+
 
 def told(error: str) -> str:
     """The emulator's message on a failed launch, without the name of the runtime's call."""
@@ -175,6 +189,9 @@ class Subject:
             return array
         if case.numbers == "cancellation":
             return _cancelling(random, case.n).astype(self._elements)
+        if case.numbers == "fractions":
+            whole = self.numbers(dataclasses.replace(case, numbers="different"))
+            return (whole * 2.0 ** (-6 if self.dtype == "float16" else -20)).astype(self._elements)
         if self.dtype == "bool":
             return random.integers(0, 2, case.n).astype(bool)
         if not self.is_float:
@@ -361,7 +378,7 @@ def _usual(subject: Subject, where: Domain, seed: int) -> Iterator[Case]:
     for n in random.integers(2, 20000, _DRAWN).tolist():
         yield Case(n, BLOCKS[n % len(BLOCKS)], 0, f"random {n}", "different", dtype)
     if subject.is_float and "float" in dtype:
-        for numbers in ("nan", "cancellation"):
+        for numbers in ("nan", "cancellation", "fractions"):
             for block, n in ((32, 97), (96, 1009), (256, 4099), (128, 4096), (64, 1024)):
                 for order in ("forward", "random 1"):
                     yield Case(n, block, 0, order, numbers, dtype)
@@ -452,7 +469,10 @@ def smallest(
 def _shrunk(
     subject: Subject, failures: list[Failure], tell: Callable[[str, object], None], where: Domain
 ) -> Failure:
-    best = min(failures, key=lambda f: (f.case.n, f.case.block, f.case.grid))
+    best = min(
+        failures,
+        key=lambda f: (f.case.numbers != "different", f.case.n, f.case.block, f.case.grid),
+    )
     faulty = bool(best.fault)
 
     def first_of(smaller: Iterable[dict[str, int]]) -> None:

@@ -180,9 +180,12 @@ class Verdict:
             else:
                 kind = "" if failure.case.numbers == "different" else f" ({failure.case.numbers})"
                 lines.append(f"  the sum is {failure.got}, not {failure.expected}{kind}")
-            if failure.elements:
-                lines.append(_wrapped(failure.elements, "  "))
+            if why := failure.elements or failure.narrow or self._hang(failure):
+                lines.append(_wrapped(why, "  "))
         return "\n".join(lines)
+
+    def _hang(self, failure: Failure) -> str:
+        return advice.of_hang(self.code) if "took more than" in failure.fault else ""
 
     def _all_right(self) -> str:
         said = [f"All {self.tried} sums came out right ({', '.join(self.dtypes)})."]

@@ -20,6 +20,7 @@ def test_the_page_names_every_function_of_the_emulator():
         # A function, or a macro's line that defines some: GR_LOAD(__ldg).
         lines = r"^(?:\[\[noreturn\]\] | *GR_|template).*?[\s(](__\w+|atomic\w+)[(),]"
         defined.update(re.findall(lines, text, re.M))
+    defined -= {"__half", "__half2"}  # constructors
     table = PAGE.read_text().split("## What a kernel may call")[1].split("\n\n")[2]
     named = set(re.findall(r"`(\w+)`", table))
     assert len(named) > 70

@@ -17,7 +17,9 @@ import numpy as np
 import pytest
 
 import gpureduce
+from gpureduce.core import schedule
 from gpureduce.kernels import compiler_process, compiling, cubins, nvrtc, process
+from gpureduce.kernels.worker import Job
 from user_kernels import TREE, plain
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="no compiler")
@@ -392,3 +394,18 @@ def test_nvrtc_ends_at_once_when_it_is_interrupted(tmp_path, monkeypatch, mark):
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     assert within(5, lambda: not any("nvrtc.py" in line for line in marked(mark).values()))
+
+
+@pytest.mark.parametrize(("body", "ends"), [
+    ("usleep(600000);", False),  # as one that waits for a processor
+    ("usleep(4000000);", True),
+    ("for (volatile long k = 0; n && k < 3000000000; k++) ;", True),
+])  # fmt: skip
+def test_a_quiet_kernel_that_gets_no_processor_has_more_time(body, ends):
+    text = "#include <unistd.h>\n" + plain(f"if (threadIdx.x) return; {body} *out = 9;")
+    k = gpureduce.kernel(text, elements="many", alone=True, finishes=True)
+    how = {"dtype": None, "block": 32, "grid": None, "finish": None, "timing": False,
+           "order": schedule.current()}  # fmt: skip
+    loaded, ones = k.loaded([("f32", "f32")]), np.ones(1, np.float32)
+    job = Job("gpureduce.kernels.jobs", "add", loaded, (ones,), how, k.limits, 0.4)
+    assert (process.run(job).ended == "it took more than 0.4 s and was ended") is ends

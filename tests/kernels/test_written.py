@@ -102,6 +102,20 @@ CONDITIONAL = {
     "two_causes": ("powers_of_two at_most_512", [
         "A larger array and steps for more than 512 threads lift this",
         "at 96, element 64 was left out"]),
+    "syncwarp_tail": ("powers_of_two at_least_64", []),
+    "barrier_first": ("powers_of_two", ["48, 24, 12, 6, 3, 1"]),
+    "kahan": ("powers_of_two", []),
+    "blelloch_up": ("powers_of_two", []),
+    "sixteen_warps": ("at_most_512", ["warp_sums[16]; warp_sums has 16 elements"]),
+    "return_then_shuffle": ("full_blocks", ["go on with 0"]),
+    "segmented_book": ("1024 full_blocks", []),
+    "second_unbounded": ("powers_of_two full_blocks", []),
+    "first_add_loop": ("powers_of_two full_blocks", []),
+    "vec_forms": ("powers_of_two", []),
+    "greater_return": ("full_blocks", []),
+    "times_bool": ("full_blocks", []),
+    "class_template": ("powers_of_two", []),
+    "program_check": ("powers_of_two", []),
 }  # fmt: skip
 RIGHT = (
     "adding_operator agg_activemask aligned_struct arch700 conversion_outside "
@@ -109,7 +123,11 @@ RIGHT = (
     "launch_bounds same_value sdk_multiblock_cg star_plus swap_loop twice_shared typedef_real "
     "visual_studio void_global warp_atomic whole_program coalesced coalesced_reduce items_template "
     "half_sum number_in_template shorts_int tile_template two_ints_template vectors_of_4 "
-    "uchar4_sum vectors_and_tail"
+    "counts_of_launch launched_with_float uchar4_sum vectors_and_tail "
+    "lookback_volatile exch_flag_volatile_read window_lookback add4_by_value grid_threads "
+    "atomic_reference atomic_flag butterfly half2_sum any_block cas_float hillis_steele "
+    "chunk_ceil struct_reduce warps_leave inc_wraps padded_cells mask_of_half exch_loop "
+    "warp_handshake do_flag even_lanes"
 ).split()
 WRONG = {
     "half_warp_branch": ["2 wait in __shfl_down_sync(0xffffffff)"],
@@ -152,10 +170,47 @@ WRONG = {
     "barrier_in_else": ["line 8: __syncthreads() stands in the if of line 6"],
     "barrier_in_loop": ["line 8: __syncthreads() stands in the loop of line 6, which threads leave "
                         "after different numbers of steps"],
-    "return_before_barrier": ["line 7 returns before the __syncthreads() of line 9: let these "
+    "return_before_barrier": ["line 7 leaves before the __syncthreads() of line 9: let these "
                               "threads go on with 0"],
+    "short_total": ["for n = 33, block = 32"],
     "macro_race": ["Put a __syncthreads() behind the statement of line 9, within the loop"],
     "init_one": ["init_one: wrong Right or wrong"],
+    "lookback_nofence": ["missing: __threadfence()", "or a volatile flag links"],
+    "lookback_early": ["it races"],
+    "volatile_ticket": ["it races"],
+    "volatile_lock": ["it races"],
+    "even_lanes_unsynced": ["missing: __syncwarp()"],
+    "volatile_add": ["use atomicAdd(&out[0], ...)"],
+    "block_atomic": ["use atomicAdd(&out[0], ...)"],
+    "atomic_relaxed": ["missing: __threadfence()"],
+    "atomic_block_scope": ["both add to __device__ memory at once", "use atomicAdd; no barrier"],
+    "ldg_written": ["missing: plain load", "__ldg() may read an older value"],
+    "half_accumulator": [],
+    "float_rounds": ["(fractions)"],
+    "float_counter": ["the sum was rounded in a variable of type float32"],
+    "overflow": ["the sum wrapped around in a variable of 32 bits"],
+    "last_step": ["element 1 was left out"],
+    "grid_for_block": ["element 3 was added twice"],
+    "double_add": ["element 32 was added twice"],
+    "last_block_once": ["element 1024 was left out"],
+    "half_mask": ["a mask that does not name it"],
+    "short_shuffle": ["element 16 was left out"],
+    "starts_with_thread": ["element 0 was added 3 times"],
+    "stride_of_block": ["element 32 was added twice"],
+    "twice_unsynced": ["missing: __syncthreads()"],
+    "block_fence": ["missing: __threadfence()"],
+    "no_reset": [],
+    "tile_loop": ["missing: __syncthreads()"],
+    "break_out": ["line 8 leaves before the __syncthreads() of line 10"],
+    "endless": ["line 7: d is unsigned, so d >= 0 always holds"],
+    "id_lookback": ["line 18: threads wait there for other blocks"],
+    "sum_squares": ["computes the sum of the squares, not the sum"],
+    "xor32": ["element 0 was added twice"],
+    "blelloch_unsynced": ["missing: __syncthreads()"],
+    "zero_by_block": ["it races"],
+    "volatile_no_ticket": ["missing: grid.sync()"],
+    "group_branch": ["line 13: __syncthreads() stands in the if of line 11"],
+    "grid_sync_missing": ["it races"],
 }  # fmt: skip
 
 
@@ -267,9 +322,10 @@ def test_threads_with_elements_of_their_own_need_a_barrier_and_no_atomic():
     assert {race.missing for race in verdict.races.races} <= {"__syncthreads()", "__syncwarp()"}
 
 
-def test_loads_by_value_are_counted():
-    verdict, _ = check("half_sum")
-    assert verdict.comparison.own.counters["global_load_sectors"] == 4096
+@pytest.mark.parametrize(("file", "sectors"), [("half_sum", 4096), ("add4_by_value", 8196)])
+def test_loads_by_value_are_counted(file, sectors):
+    verdict, _ = check(file)
+    assert verdict.comparison.own.counters["global_load_sectors"] == sectors
 
 
 @pytest.mark.parametrize(
@@ -288,6 +344,12 @@ def test_loads_by_value_are_counted():
 def test_texts_that_are_refused(text, message):
     with pytest.raises(gpureduce.KernelError, match=message):
         gpureduce.kernel(text)
+
+
+def test_a_kernel_that_needs_cub_is_refused():
+    kernel = gpureduce.kernel("#include <cub/cub.cuh>\n" + plain("out[0] = in[0];"), finishes=True)
+    with pytest.raises(gpureduce.KernelError, match="the emulator has no CUB and no Thrust"):
+        kernel.loaded([("f32", "f32")])
 
 
 def test_sums_of_vectors_and_of_small_integers():

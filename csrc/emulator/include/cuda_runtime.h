@@ -151,18 +151,20 @@ GR_REDUCE(__reduce_or_sync, unsigned, GR_REDUCE_OR)
 GR_REDUCE(__reduce_xor_sync, unsigned, GR_REDUCE_XOR)
 #undef GR_REDUCE
 
-/* Loads with a cache hint, which is ignored */
-#define GR_LOAD(name)                                                                              \
+/* Loads with a cache hint. Stores do not reach the cache of __ldg, and other hints are ignored. */
+#define GR_LOAD(name, kind)                                                                        \
     template <typename T> GR_ACCESS T name(const T *address)                                       \
     {                                                                                              \
-        GR_TRACE_ACCESS(load, address);                                                            \
-        return *address;                                                                           \
+        T value;                                                                                   \
+        GR_TRACE_ACCESS(kind, address);                                                            \
+        memcpy(&value, address, sizeof value);                                                     \
+        return value;                                                                              \
     }
-GR_LOAD(__ldg)
-GR_LOAD(__ldca)
-GR_LOAD(__ldcg)
-GR_LOAD(__ldlu)
-GR_LOAD(__ldcv)
+GR_LOAD(__ldg, cached_load)
+GR_LOAD(__ldca, load)
+GR_LOAD(__ldcg, load)
+GR_LOAD(__ldlu, load)
+GR_LOAD(__ldcv, load)
 #undef GR_LOAD
 
 /* The load of elements that are read once, so of loops that may be long. They hear of Ctrl-C. */

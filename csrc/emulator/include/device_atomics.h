@@ -86,6 +86,16 @@ template <typename T> GR_INTRINSIC T gr_atomic_cas(T *address, T compare, T valu
     {                                                                                              \
         GR_TRACE_ACCESS(atomic, address);                                                          \
         return function(address, value);                                                           \
+    }                                                                                              \
+    GR_ACCESS type name##_system(type *address, type value)                                        \
+    {                                                                                              \
+        GR_TRACE_ACCESS(atomic, address);                                                          \
+        return function(address, value);                                                           \
+    }                                                                                              \
+    GR_ACCESS type name##_block(type *address, type value)                                         \
+    {                                                                                              \
+        GR_TRACE_ACCESS(block_atomic, address);                                                    \
+        return function(address, value);                                                           \
     }
 #define GR_ATOMIC_WORDS(name, function)                                                            \
     GR_ATOMIC(name, int, function)                                                                 \

@@ -134,7 +134,9 @@ void gr_bad_assertion(const char *file, unsigned line, const char *text);
  * mbarrier for bulk copies, the start of a copy, and the end of a wait for copies. */
 extern "C" {
 void gr_trace_load(const void *address, size_t size, const void *place);
+void gr_trace_cached_load(const void *address, size_t size, const void *place);
 void gr_trace_atomic(const void *address, size_t size, const void *place);
+void gr_trace_block_atomic(const void *address, size_t size, const void *place);
 void gr_trace_whole_load(const void *address, size_t size, const void *place);
 void gr_trace_whole_store(const void *address, size_t size, const void *place);
 void gr_trace_fence(gr_scope scope, const char *file, int line);

@@ -45,6 +45,7 @@ struct LaneWatch {
     const void *touched_at = nullptr;
     uintptr_t loaded = 0; /* the address of its last plain load */
     Site load = {nullptr, 0};
+    const void *flag = nullptr, *flag_at = nullptr; /* of its last volatile load: Variable, place */
 };
 
 struct Event {
@@ -55,10 +56,15 @@ struct Event {
     uint64_t meeting;
 };
 
-/* Clocks that lanes published at one address by atomics, for later atomics there to receive. */
+/* Clocks that lanes published at one address by atomics and volatile stores, for later atomics and
+ * volatile loads there to receive. */
 struct Variable {
     VectorClock if_fenced, grid;
     std::map<unsigned, VectorClock> block;
+    /* The last one of them, and the lanes that have loaded its value: block and slot */
+    unsigned writer = ~0u, slot = 0;
+    uint32_t time = 0;
+    std::set<std::pair<unsigned, unsigned>> readers;
 };
 
 /* The bulk copies that one mbarrier (CopyBarrier) counts. Together they are one more thread of the
@@ -69,8 +75,9 @@ struct CopyClock {
 };
 
 /* What would order two accesses, from weakest to strongest. If thread pairs of two lines need
- * different ones, the report names the strongest. */
-enum Missing { THREADFENCE, SYNCWARP, SYNCTHREADS, CLUSTER_SYNC, GRID_SYNC, COPY_WAIT };
+ * different ones, the report names the strongest. PLAIN_LOAD: they are in order, but a load through
+ * a cache may read an older value. */
+enum Missing { PLAIN_LOAD, THREADFENCE, SYNCWARP, SYNCTHREADS, CLUSTER_SYNC, GRID_SYNC, COPY_WAIT };
 
 struct Side {
     unsigned block, slot;
@@ -149,6 +156,7 @@ struct Watch {
     /* By site: plain loads, less the loads after which the lane made an atomic at the same address.
      * A compare-and-swap begins with such a load, a guess. */
     std::map<std::pair<const void *, int>, long> loads;
+    std::set<const void *> polls; /* places at which a lane repeated a volatile load */
     std::vector<Divergence> divergences;
     std::map<std::pair<const void *, int>, Unwritten> unwritten; /* the first one at each site */
     std::set<std::vector<int>> divergent_lines; /* of `divergences`: each set is reported once */
@@ -164,7 +172,7 @@ struct Watch {
     unsigned threads = 0, slots = 0;
     /* by the number of the lane in the grid */
     std::unordered_map<uint64_t, std::vector<Event>> events;
-    std::unordered_map<uintptr_t, Variable> variables;
+    std::unordered_map<uintptr_t, Variable> variables, own_variables; /* own: in shared memory */
     std::vector<const void *> atomic_places; /* in the order of their first atomics */
     bool publishes = false;                  /* an atomic passed on what a fence published */
     Stopped stopped;
@@ -240,7 +248,12 @@ Copies &copies_of(Watch *watch, const Self &self, const void *barrier);
 
 /* An atomic: publishes the lane's FENCED clocks at the address, and receives the clocks that
  * earlier atomics published there. */
-void pass_on(Watch *watch, const Self &self, const void *address);
+void pass_on(Watch *watch, const Self &self, Variable *variable);
+/* The same of a volatile access: a load receives, a store publishes. `load`: the place of a load;
+ * null for a store. In shared memory volatile is mostly meant for lanes in lockstep, which lack a
+ * barrier and no fence. */
+void pass_on_by_flag(Watch *watch, const Self &self, Variable *variable, const void *load,
+                     bool shared);
 /* The running lane makes an atomic: its block may stop, if it is the first one at this place. */
 void note_atomic(Worker *w, const Self &self, Site site);
 /* The lane starts a copy; the lane has waited for the copies. */

@@ -83,6 +83,7 @@ void watch_launch_end(Watch *watch)
         watch->atomics = std::max(watch->atomics, watch->atomic_places.size());
     watch->events.clear();
     watch->variables.clear();
+    watch->own_variables.clear();
     watch->device.clear();
     watch->own.clear();
     watch->launch = nullptr;
@@ -97,6 +98,7 @@ void watch_team(Worker *w)
         end_overwriting(watch);
         watch->lanes.assign(w->lane_count, LaneWatch());
         watch->own.clear();
+        watch->own_variables.clear();
         watch->copies.clear();
     });
 }
@@ -336,19 +338,51 @@ void watch_fence(Worker *w, gr_scope scope, const char *file, int line)
     });
 }
 
-void pass_on(Watch *watch, const Self &self, const void *address)
+static void receive(Watch *watch, const Self &self, Variable *variable)
 {
-    Variable &variable = watch->variables[(uintptr_t)address];
     VectorClock *strand = self.lane->clocks.strand;
-    VectorClock &block = variable.block[self.block];
-    strand[SEEN_GRID] = joined(watch, strand[SEEN_GRID], variable.grid);
-    strand[SEEN_BLOCK] = joined(watch, strand[SEEN_BLOCK], block);
-    strand[KNOWN_IF_FENCED] = joined(watch, strand[KNOWN_IF_FENCED], variable.if_fenced);
-    watch->publishes |= strand[FENCED_BLOCK] != nullptr;
-    variable.grid = joined(watch, variable.grid, strand[FENCED_GRID]);
+    strand[SEEN_GRID] = joined(watch, strand[SEEN_GRID], variable->grid);
+    strand[SEEN_BLOCK] = joined(watch, strand[SEEN_BLOCK], variable->block[self.block]);
+    strand[KNOWN_IF_FENCED] = joined(watch, strand[KNOWN_IF_FENCED], variable->if_fenced);
+}
+
+static void publish(Watch *watch, const Self &self, Variable *variable)
+{
+    const VectorClock *strand = self.lane->clocks.strand;
+    VectorClock &block = variable->block[self.block];
+    variable->grid = joined(watch, variable->grid, strand[FENCED_GRID]);
     block = joined(watch, block, strand[FENCED_BLOCK]);
-    variable.if_fenced = everything(watch, self, strand[KNOWN_IF_FENCED]);
+    variable->if_fenced = everything(watch, self, strand[KNOWN_IF_FENCED]);
+    variable->writer = self.block;
+    variable->slot = self.slot;
+    variable->time = self.lane->time;
+    variable->readers.clear();
     advance(watch, self, {nullptr, nullptr, 0, 0});
+}
+
+void pass_on(Watch *watch, const Self &self, Variable *variable)
+{
+    watch->publishes |= self.lane->clocks.strand[FENCED_BLOCK] != nullptr;
+    receive(watch, self, variable);
+    publish(watch, self, variable);
+}
+
+void pass_on_by_flag(Watch *watch, const Self &self, Variable *variable, const void *load,
+                     bool shared)
+{
+    if (load) {
+        if (self.lane->flag == variable && self.lane->flag_at == load)
+            watch->polls.insert(load);
+        self.lane->flag = variable;
+        self.lane->flag_at = load;
+        receive(watch, self, variable);
+        variable->readers.insert({self.block, self.slot});
+    } else {
+        *variable = Variable();
+        publish(watch, self, variable);
+        if (shared)
+            variable->if_fenced = nullptr;
+    }
 }
 
 /* --- bulk copies ----------------------------------------------------------------------------- */

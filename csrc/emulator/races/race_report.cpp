@@ -72,10 +72,13 @@ static void print_side(std::string *out, const Watch *watch, const Side &side)
     bool copy = side.slot >= watch->threads;
     auto loads = watch->loads.find({side.site.at, side.site.line});
     bool guess = side.kind == READ && loads != watch->loads.end() && loads->second == 0;
+    bool polls = side.kind == READ && watch->polls.count(side.site.at);
     print(out,
-          "{\"block\":%u,\"thread\":%u,\"copy\":%s,\"kind\":\"%s\",\"volatile\":%s,\"guess\":%s,",
+          "{\"block\":%u,\"thread\":%u,\"copy\":%s,\"kind\":\"%s\",\"volatile\":%s,\"guess\":%s,"
+          "\"polls\":%s,",
           side.block, copy ? 0 : side.slot, copy ? "true" : "false", kind,
-          side.site.is_volatile ? "true" : "false", guess ? "true" : "false");
+          side.site.how == VOLATILE ? "true" : "false", guess ? "true" : "false",
+          polls ? "true" : "false");
     if (side.site.at)
         print_site(out, side.site);
     else
@@ -87,8 +90,9 @@ static void print_side(std::string *out, const Watch *watch, const Side &side)
 
 static void print_race(std::string *out, const Watch *watch, const Race &race)
 {
-    static const char *const missing[] = {"__threadfence()", "__syncwarp()", "__syncthreads()",
-                                          "cluster.sync()",  "grid.sync()",  "copy_wait()"};
+    static const char *const missing[] = {"plain load",      "__threadfence()", "__syncwarp()",
+                                          "__syncthreads()", "cluster.sync()",  "grid.sync()",
+                                          "copy_wait()"};
     const Address &address = race.address;
     print(out, "{\"count\":%llu,\"missing\":\"%s\",", (unsigned long long)race.count,
           missing[race.missing]);

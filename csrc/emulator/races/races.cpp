@@ -55,7 +55,7 @@ static Missing missing_between(Watch *watch, const Touch &now, const Record &bef
     if (before.slot >= watch->threads)
         return missing_after_copy(watch, now);
     if (ordered(now, before, KNOWN_IF_FENCED))
-        return THREADFENCE;
+        return now.site.how == CACHED ? PLAIN_LOAD : THREADFENCE;
     size_t lane = (size_t)(now.self.lane - watch->lanes.data());
     if (before.block != now.self.block) {
         if (known_among(watch, lane / 32 * 32, 32, before))
@@ -118,10 +118,11 @@ static void note_race(Worker *w, const Touch &now, const Record &before, Access 
     auto key = std::make_tuple(before.site.at, before.site.line, kind_before, now.site.at,
                                now.site.line, now.kind);
     auto found = watch->race_of.emplace(key, watch->races.size());
-    Missing missing = missing_between(watch, now, before);
     if (found.second)
         watch->races.push_back(Race());
     Race &race = watch->races[found.first->second];
+    bool strongest = race.count && race.missing >= GRID_SYNC && before.slot < watch->threads;
+    Missing missing = strongest ? race.missing : missing_between(watch, now, before);
     if (now.kind != WRITE || kind_before != WRITE || now.size > sizeof Overwriting::before) {
         race.differ = true;
     } else if (!race.differ) {
@@ -132,7 +133,8 @@ static void note_race(Worker *w, const Touch &now, const Record &before, Access 
     const VectorClock *clocks = now.self.lane->clocks.strand;
     bool seen = knows(clocks[SEEN_GRID], before.block, before.slot, before.time) ||
                 knows(clocks[SEEN_BLOCK], before.block, before.slot, before.time);
-    race.fenced = (found.second || race.fenced) && now.kind != ATOMIC && seen;
+    race.fenced =
+        (found.second || race.fenced) && now.kind != ATOMIC && seen && now.site.how != CACHED;
     race.together |= now.round && now.round == before.round && kind_before == WRITE &&
                      now.site.at == before.site.at && now.site.line == before.site.line;
     if (!found.second && missing <= race.missing)
@@ -143,9 +145,32 @@ static void note_race(Worker *w, const Touch &now, const Record &before, Access 
     race.missing = missing;
 }
 
+/* Whether a store follows the old one, or an atomic, in coherence order: its thread has read that
+ * value by a volatile load. */
+static bool overwrites_read(const Worker *w, const Touch &now, const Record &old)
+{
+    if (now.kind != WRITE)
+        return false;
+    const auto &variables =
+        in_shared(w, now.address) ? w->watch->own_variables : w->watch->variables;
+    auto at = variables.find(now.address);
+    if (at == variables.end())
+        return false;
+    const Variable &flag = at->second;
+    return flag.writer == old.block && flag.slot == old.slot && flag.time == old.time &&
+           flag.readers.count({now.self.block, now.slot});
+}
+
 static bool conflict(Access a, Access b)
 {
     return a == WRITE || b == WRITE || a != b;
+}
+
+/* Atomics of two blocks, one of which is atomic for its own block alone. */
+static bool out_of_scope(const Touch &now, const Record &old, Access kind_old)
+{
+    return kind_old == ATOMIC && now.kind == ATOMIC && old.block != now.self.block &&
+           (old.site.how == OF_BLOCK || now.site.how == OF_BLOCK);
 }
 
 /* Whether every access that races with the older record also races with the newer access. */
@@ -162,15 +187,18 @@ static bool outdated(const Record &old, Access kind_old, uint8_t bytes, Access k
 static void look_through(Worker *w, Shadow *shadow, Word *word, Access kind_old, const Touch &now,
                          uint8_t bytes, bool first_word)
 {
-    bool conflicting = conflict(kind_old, now.kind);
+    bool conflicting = conflict(kind_old, now.kind) || now.site.how == OF_BLOCK;
     bool observed = false; /* by an atomic of these bytes that happened before the access */
     unsigned seen = 0;
     for (uint32_t *link = &word->first[kind_old]; *link && (conflicting || seen < 4); ++seen) {
         const Record &old = shadow->record(*link);
-        bool in_order = observed || ordered(now, old, KNOWN);
+        bool in_order = observed || ordered(now, old, KNOWN) ||
+                        (kind_old != READ && overwrites_read(w, now, old));
+        in_order = in_order && !(now.site.how == CACHED && kind_old != READ);
         if (kind_old == ATOMIC && now.kind == WRITE && in_order && (bytes & ~old.bytes) == 0)
             observed = true;
-        if (conflicting && !in_order && (old.bytes & bytes))
+        bool races = conflict(kind_old, now.kind) || out_of_scope(now, old, kind_old);
+        if (races && !in_order && (old.bytes & bytes))
             note_race(w, now, old, kind_old, first_word);
         if (in_order && outdated(old, kind_old, bytes, now.kind))
             shadow->remove(link);
@@ -288,9 +316,16 @@ void watch_access(Worker *w, const void *address, size_t size, Access kind, bool
             self.lane->loaded = 0;
             --watch->loads[{self.lane->load.at, self.lane->load.line}];
         }
+        if (kind != ATOMIC && (site.how != VOLATILE || size > 8))
+            return;
+        bool shared = in_shared(w, (uintptr_t)address);
+        auto &variables = shared ? watch->own_variables : watch->variables;
+        Variable *variable = &variables[(uintptr_t)address];
         if (kind == ATOMIC) {
             note_atomic(w, self, site);
-            pass_on(watch, self, address);
+            pass_on(watch, self, variable);
+        } else {
+            pass_on_by_flag(watch, self, variable, kind == READ ? site.at : nullptr, shared);
         }
     });
 }

@@ -8,10 +8,13 @@
  *  - the completion of a bulk copy, for the threads that wait for it;
  *  - the end of a launch;
  *  - a fence followed by an atomic in one thread, with an atomic that reads the first one's value
- *    followed by a fence in another thread.
+ *    followed by a fence in another thread;
+ *  - the same with a volatile store for the first atomic, or a volatile load for the second: both
+ *    are relaxed in PTX.
  * An atomic observes the earlier atomics at its address, as in PTX's causality order: they, but
  * nothing else that their threads did, happen before a store to that address that follows it.
- * volatile orders nothing.
+ * volatile orders nothing else. A volatile load that polls a flag does not race with a volatile
+ * store or an atomic that sets the flag, in another warp.
  *
  * The traced build watches the launches of one host thread, and runs them on that thread alone. */
 #ifndef GPUREDUCE_EMULATOR_RACES_H

@@ -12,12 +12,16 @@
 namespace gr
 {
 
+/* CACHED: a load through a cache that stores do not reach. OF_BLOCK: an atomic for its own block
+ * alone. */
+enum How : uint8_t { PLAIN, VOLATILE, CACHED, OF_BLOCK };
+
 /* A place in the code. If `line` is 0, `at` is a return address, otherwise the name of a file. A
  * null `at` is the end of the block. */
 struct Site {
     const void *at;
     int line;
-    bool is_volatile = false;
+    How how = PLAIN;
 };
 
 /* One access to bytes of a word, by a lane at a time of its clock. */

@@ -32,8 +32,9 @@ static void take_turns(Worker *w, uintptr_t address, const void *place)
  * the hook: the access's place in the kernel. The race detector uses the kind `to_others`, the
  * counters use the kind `to_memory`; the two differ only for whole loads and stores. */
 static void access(Worker *w, const void *address, size_t size, Access to_others, Access to_memory,
-                   const void *place, bool is_volatile)
+                   const Site &site)
 {
+    const void *place = site.at;
     static const char *const verbs[] = {"reads", "writes", "updates"};
     if (counted(w))
         settle(w);
@@ -46,7 +47,7 @@ static void access(Worker *w, const void *address, size_t size, Access to_others
     if (in_shared(w, (uintptr_t)address))
         check_shared(w, (uintptr_t)address, size, verbs[to_memory], place);
     if (watched(w))
-        watch_access(w, address, size, to_others, to_memory != WRITE, {place, 0, is_volatile});
+        watch_access(w, address, size, to_others, to_memory != WRITE, site);
     if (counted(w))
         count_access(w, address, size, to_memory, place);
 }
@@ -54,7 +55,7 @@ static void access(Worker *w, const void *address, size_t size, Access to_others
 /* Ignores host code, which has no lane. Ignores a lane's own stack variables, and threadIdx and the
  * like. */
 static inline void hook(const void *address, size_t size, Access to_others, Access to_memory,
-                        const void *place, bool is_volatile = false)
+                        const Site &site)
 {
     Worker *w = worker;
     if (!w || !w->lane)
@@ -62,11 +63,11 @@ static inline void hook(const void *address, size_t size, Access to_others, Acce
     uintptr_t at = (uintptr_t)address;
     if (at - (uintptr_t)w->stacks.arena < w->stacks.bytes || at - w->builtins < w->builtins_bytes)
         return;
-    access(w, address, size, to_others, to_memory, place, is_volatile);
+    access(w, address, size, to_others, to_memory, site);
 }
 static inline void hook(const void *address, size_t size, Access kind, const void *place)
 {
-    hook(address, size, kind, kind, place);
+    hook(address, size, kind, kind, {place, 0});
 }
 
 #define PLACE __builtin_return_address(0)
@@ -86,7 +87,7 @@ void __tsan_func_exit(void) {}
 #define GR_VOLATILE_HOOK(name, size, kind)                                                         \
     void name(void *address)                                                                       \
     {                                                                                              \
-        hook(address, size, kind, kind, PLACE, true);                                              \
+        hook(address, size, kind, kind, {PLACE, 0, VOLATILE});                                     \
     }
 #define GR_HOOKS(size)                                                                             \
     GR_HOOK(__tsan_read##size, size, READ)                                                         \
@@ -143,17 +144,25 @@ void gr_trace_load(const void *address, size_t size, const void *place)
 {
     hook(address, size, READ, place);
 }
+void gr_trace_cached_load(const void *address, size_t size, const void *place)
+{
+    hook(address, size, READ, READ, {place, 0, CACHED});
+}
 void gr_trace_atomic(const void *address, size_t size, const void *place)
 {
     hook(address, size, ATOMIC, place);
 }
+void gr_trace_block_atomic(const void *address, size_t size, const void *place)
+{
+    hook(address, size, ATOMIC, ATOMIC, {place, 0, OF_BLOCK});
+}
 void gr_trace_whole_load(const void *address, size_t size, const void *place)
 {
-    hook(address, size, ATOMIC, READ, place);
+    hook(address, size, ATOMIC, READ, {place, 0});
 }
 void gr_trace_whole_store(const void *address, size_t size, const void *place)
 {
-    hook(address, size, ATOMIC, WRITE, place);
+    hook(address, size, ATOMIC, WRITE, {place, 0});
 }
 
 #pragma GCC visibility pop
