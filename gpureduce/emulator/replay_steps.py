@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,13 +17,18 @@ from gpureduce.core.schedule import Schedule
 from gpureduce.emulator.counts import NAMES
 from gpureduce.errors import CudaError
 
-MOST_STEPS = 2**16
+MOST_STEPS = 2**14
+MOST_N = 2**14
+_GAP, _ALIGNMENT = 2**20, 256  # bytes, of arrays of global memory
 KINDS: tuple[str, ...] = tuple(traced.step_names())
 BARRIERS = ("__syncthreads", "cluster.sync", "grid.sync")
 ACCESSES = ("load", "store", "atomic")
 
 _Array = np.ndarray[Any, np.dtype[Any]]
-_LANE = [("offset", "u8"), ("value", "u8", 2), ("result", "u8"), ("array", "u4"), ("owner", "u4")]
+_LANE = [
+    ("address", "u8"), ("offset", "u8"), ("value", "u8", 2), ("result", "u8"),
+    ("array", "u4"), ("owner", "u4"),
+]  # fmt: skip
 _ROOM = {"value": 16, "result": 8}  # bytes
 _HEAD = ("launch", "block", "warp", "kind", "mask", "bytes", "place")
 _STEP = np.dtype(
@@ -34,7 +41,8 @@ _STEP = np.dtype(
 class Recording:
     """One run of a kernel on the traced emulator, as the C side gives it.
 
-    `fault` says why a launch failed, and is empty if none did. `bits` is the accumulator.
+    `fault` says why a launch failed, and is empty if none did. `bits` is the accumulator. The steps
+    are compressed: most lanes of a short step are zeros.
     """
 
     bits: bytes
@@ -47,15 +55,15 @@ class Recording:
 
     def table(self) -> _Array:
         """The steps as a structured array."""
-        return np.frombuffer(self.steps, _STEP)
+        return np.frombuffer(zlib.decompress(self.steps), _STEP)
 
 
 @dataclass(frozen=True)
 class Memory:
     """An array that a kernel accesses, in global or in shared memory.
 
-    `base` tells arrays of global memory apart: two names of one array in two launches have the same
-    one. `dtype` is that of an element.
+    `base` tells arrays of global memory apart, and is no address: two names of one array in two
+    launches have the same one. `dtype` is that of an element.
     """
 
     name: str
@@ -65,10 +73,14 @@ class Memory:
     count: int
     dtype: str
 
-    @property
+    @cached_property
     def element(self) -> int:
         """The bytes of an element."""
         return dtypes.named(self.dtype).itemsize
+
+    def is_input(self, name: str) -> bool:
+        """Whether it has the elements; `name` is that of the parameter."""
+        return self.name == name and self.launch == 0 and self.space == "global"
 
 
 @dataclass(frozen=True)
@@ -124,20 +136,38 @@ class Step:
     counts: dict[str, int] = field(default_factory=dict)
 
 
+BEFORE, CONSTANT = "what was in memory before", "a constant"
+
+
 @dataclass(frozen=True)
 class Parts:
     """The elements of a sum, as bits: all of them, and those that are in it twice or more.
 
-    `foreign` tells that something else is in it: what was in memory before the kernel wrote there.
+    `foreign` tells what else is in it. `total`, `size` and `terms` are the sum of the elements, of
+    their magnitudes, and their number, with repetitions.
     """
 
     once: int = 0
     twice: int = 0
-    foreign: bool = False
+    foreign: str = ""
+    total: float = field(default=0, compare=False)
+    size: float = field(default=0, compare=False)
+    terms: int = field(default=0, compare=False)
 
     def __add__(self, other: Parts) -> Parts:
-        twice = self.twice | other.twice | (self.once & other.once)
-        return Parts(self.once | other.once, twice, self.foreign or other.foreign)
+        return Parts(
+            self.once | other.once, self.twice | other.twice | (self.once & other.once),
+            self.foreign or other.foreign, self.total + other.total, self.size + other.size,
+            self.terms + other.terms,
+        )  # fmt: skip
+
+    def is_sum(self, number: Any, dtype: np.dtype[Any]) -> bool:
+        """Whether a number is the sum: modulo its width, or within the error bound of floats."""
+        if dtype.kind in "iub":
+            return bool((number - self.total) % 2 ** (8 * dtype.itemsize) == 0)
+        bound = self.terms * 2.0 ** (1 - precision(dtype)) * self.size
+        is_same = number == self.total or (number != number and self.total != self.total)
+        return is_same or abs(number - self.total) <= bound
 
     def __hash__(self) -> int:
         """Python's hash of integers has few values for powers of two."""
@@ -153,6 +183,16 @@ class Parts:
     def repeated(self) -> list[tuple[int, int, int]]:
         """The elements that are in the sum more than once."""
         return _runs(self.twice)
+
+
+NOTHING = Parts()
+
+
+def precision(dtype: np.dtype[Any]) -> int:
+    """Integers up to 2 to this power are exact."""
+    if dtype.kind in "iu":
+        return 8 * dtype.itemsize - (dtype.kind == "i")
+    return {2: 11, 4: 24, 8: 53}[dtype.itemsize] if dtype.kind == "f" else 8  # bfloat16
 
 
 def _runs(bits: int) -> list[tuple[int, int, int]]:
@@ -185,6 +225,7 @@ class ReplayData:
     schedule: str
     value: Any
     expected: Any
+    bound: float
     fault: str
     elements: tuple[Any, ...]
     launches: tuple[tuple[int, int], ...]
@@ -208,8 +249,12 @@ class ReplayData:
 
     @property
     def is_right(self) -> bool:
-        """Whether the right sum came out."""
-        return not self.fault and bool(self.value == self.expected)
+        """Whether the right sum came out: exactly, or within the bound of rounding. nan is nan."""
+        if self.fault:
+            return False
+        value, expected = self.value, self.expected
+        is_same = value == expected or (value != value and expected != expected)
+        return bool(is_same or (self.bound and abs(float(value) - float(expected)) <= self.bound))
 
 
 def record(
@@ -234,7 +279,8 @@ def record(
             raise
     finally:
         traced.free_scratch()
-    return Recording(bits, fault, *kept[0])
+    has_more, table, *rest = kept[0]
+    return Recording(bits, fault, has_more, zlib.compress(table, 1), *rest)
 
 
 def _type_of(
@@ -251,8 +297,8 @@ def _type_of(
 def memories(
     run: Recording, types: tuple[np.dtype[Any], np.dtype[Any]], input_name: str
 ) -> list[Memory]:
-    """The arrays of a run. The addresses of global memory count from the lowest one."""
-    lowest = min((base for _, shared, _, base, _, _ in run.arrays if not shared), default=0)
+    """The arrays of a run."""
+    bases = _bases([(row[3], row[3] + max(row[4], 1)) for row in run.arrays if not row[1]])
     found = []
     for row in run.arrays:
         name, shared, launch, base, size, element = row
@@ -261,9 +307,30 @@ def memories(
         count = max(size // dtypes.named(kind).itemsize, 1)
         found.append(
             Memory(name or "memory", "shared" if shared else "global", launch,
-                   base if shared else base - lowest, count, kind)
+                   base if shared else bases[base], count, kind)
         )  # fmt: skip
     return found
+
+
+def _bases(ranges: list[tuple[int, int]]) -> dict[int, int]:
+    """New places for ranges of addresses, which each run has elsewhere: in the given order, with
+    gaps. Ranges that overlap still do.
+    """
+    groups: list[list[int]] = []
+    for begin, end in sorted(ranges):
+        if groups and begin < groups[-1][1]:
+            groups[-1][1] = max(groups[-1][1], end)
+        else:
+            groups.append([begin, end])
+    moved: dict[int, int] = {}
+    bases, free = {}, 0
+    for base, _ in ranges:
+        begin, end = next(group for group in groups if group[0] <= base < group[1])
+        if begin not in moved:
+            moved[begin] = free + begin % _ALIGNMENT
+            free += ((end - begin) // _GAP + 2) * _GAP
+        bases[base] = moved[begin] + base - begin
+    return bases
 
 
 class Reader:
@@ -273,8 +340,9 @@ class Reader:
         self.table = run.table()
         self.arrays = arrays
         self.sum_type = sum_type
-        self.lanes = [_lanes(int(mask)) for mask in self.table["mask"]]
-        self.kinds = [KINDS[kind] for kind in self.table["kind"]]
+        self.heads: dict[str, list[int]] = {name: self.table[name].tolist() for name in _HEAD}
+        self.lanes = [_lanes(mask) for mask in self.heads["mask"]]
+        self.kinds = [KINDS[kind] for kind in self.heads["kind"]]
         self._views: dict[tuple[str, str], _Array] = {}
 
     def array_of(self, step: int) -> int | None:
@@ -293,7 +361,7 @@ class Reader:
     def elements(self, step: int, what: str) -> _Array:
         """What each of 32 lanes has as its value or result: an array of (lanes, elements)."""
         array, kind = self.array_of(step), self.sum_type.name
-        size = int(self.table["bytes"][step])
+        size = self.heads["bytes"][step]
         if array is not None:
             kind = self.arrays[array].dtype
             if size % dtypes.named(kind).itemsize:
@@ -316,14 +384,14 @@ def is_collective(kind: str) -> bool:
     return kind.startswith("__") and kind not in (*BARRIERS, "__syncwarp")
 
 
+@lru_cache(1024)
 def _lanes(mask: int) -> tuple[int, ...]:
     return tuple(lane for lane in range(32) if mask >> lane & 1)
 
 
 def steps(reader: Reader, places: list[tuple[str | None, int]]) -> Iterator[Step]:
     """The steps without what the values contain."""
-    table = reader.table
-    heads = {name: table[name].tolist() for name in _HEAD}
+    table, heads = reader.table, reader.heads
     counts = table["counts"][:, : len(NAMES)]
     offsets, owners = table["lane"]["offset"], table["lane"]["owner"]
     sources = table["lane"]["value"]

@@ -21,9 +21,15 @@ def summary(shown: ReplayData) -> str:
     )
     if shown.fault:
         return f"{head} It failed: {shown.fault}"
-    if shown.is_right:
-        return f"{head} The sum is {shown.value}."
-    return f"{head} The sum came out as {shown.value}; {shown.expected} is right."
+    if not shown.is_right:
+        within = f", within {shown.bound:.1g}," if shown.bound else ""
+        return f"{head} The sum came out as {shown.value}; {shown.expected}{within} is right."
+    if shown.bound:
+        return (
+            f"{head} The sum is {shown.value}, right within the rounding of floats: at most "
+            f"{shown.bound:.1g} from {shown.expected}."
+        )
+    return f"{head} The sum is {shown.value}, exactly right."
 
 
 def sentence(shown: ReplayData, step: Step) -> str:

@@ -26,7 +26,8 @@ enum {
 
 /* A lane's part in a step. `array` is its number among gr_recorded_arrays(). */
 typedef struct {
-    uint64_t offset;   /* of a memory access, in bytes from the array's first byte */
+    uint64_t address;  /* of a memory access; below: in bytes from the array's first byte */
+    uint64_t offset;
     uint64_t value[2]; /* loaded, stored, or in memory before the atomic; operand of a collective,
                         * and the lane that a shuffle reads; a copy's source: offset and array */
     uint64_t result;   /* in memory after the atomic; the lane's result of a collective */
