@@ -150,7 +150,7 @@ class Replay(ReplayData):
         """A bank conflict: for each wavefront, the lane that each bank serves."""
         names = [f"shared_{step.kind}_{what}" for what in ("wavefronts", "conflicts")]
         waves, more = (step.counts.get(name, 0) for name in names)
-        if not more:
+        if not more or step.is_late:
             return {}
         base, by_lane = self.arrays[step.array or 0].base, dict.fromkeys(range(32))
         by_lane |= dict(zip(step.lanes, (base + at for at in step.offsets), strict=True))

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from gpureduce.emulator import replay_text
-from gpureduce.emulator.picture import ACTIVE, ALARM, ATOMIC, EMPTY, FAINT, INK, Page, Picture
-from gpureduce.emulator.replay_steps import ACCESSES, ReplayData, Step
+from gpureduce.emulator.picture import ACTIVE, ALARM, ATOMIC, EMPTY, FAINT, GOOD, HALF, INK, Page, Picture
+from gpureduce.emulator.replay_steps import ACCESSES, BARRIERS, ReplayData, Step
 
 MOST_FRAMES = 200
 _LEFT, _CELL = 66.0, 21.0
 _MOST_ROWS = 12
 _VERBS = {"load": ACTIVE, "store": ALARM, "atomic": ATOMIC}
+_RINGS = {"executing": INK, "waiting at a barrier": GOOD, "masked off": HALF}
 
 
 class _Held:
@@ -54,7 +55,7 @@ def draw(shown: ReplayData, number: int) -> Picture:
     for row in textwrap.wrap(replay_text.sentence(shown, step), 100):
         page.say(8, 10, row, size=12)
         page.y += 16
-    _draw_lanes(page, shown, step, held)
+    _draw_lanes(page, shown, number, held)
     _draw_shared(page, shown, step, held)
     return page.done()
 
@@ -93,17 +94,51 @@ def _columns(page: Page, name: str) -> None:
     page.y += 14
 
 
-def _draw_lanes(page: Page, shown: ReplayData, step: Step, held: _Held) -> None:
+def _draw_lanes(page: Page, shown: ReplayData, number: int, held: _Held) -> None:
+    step = shown.steps[number]
     threads = shown.launches[step.launch][1]
     _columns(page, "lane")
     first = max(min(step.warp - 3, -(-threads // 32) - 8), 0)
     for warp in range(first, min(-(-threads // 32), first + 8)):
         page.say(_LEFT - 8, 13, f"warp {warp}", size=9, fill=FAINT, anchor="end")
+        state = _states(shown, number, warp)
         for lane in range(min(32, threads - 32 * warp)):
-            ring = INK if warp == step.warp and lane in step.lanes else None
+            x, title = _LEFT + lane * _CELL, f"lane {lane} of warp {warp}, {state[lane]}"
             own = held.registers.get((step.launch, step.block, warp, lane))
-            _cell(page, shown, _LEFT + lane * _CELL, own, ring, f"lane {lane} of warp {warp}")
+            _cell(page, shown, x, own, _RINGS.get(state[lane]), title)
+            if state[lane] == "ended":
+                page.box(x + 1, 8, _CELL - 3, 2, FAINT, title)
         page.y += 21
+    for i, (state_name, colour) in enumerate(_RINGS.items()):
+        page.box(_LEFT + 160 * i, 4, 9, 9, colour, state_name)
+        page.say(_LEFT + 160 * i + 14, 12, state_name, size=9, fill=FAINT)
+    page.say(_LEFT + 480, 12, "struck out: ended", size=9, fill=FAINT)
+    page.y += 14
+
+
+def _states(shown: ReplayData, number: int, warp: int) -> list[str]:
+    """What each lane of a warp does at a step."""
+    step = shown.steps[number]
+    own = [
+        i for i, one in enumerate(shown.steps)
+        if (one.launch, one.block, one.warp) == (step.launch, step.block, warp)
+    ]  # fmt: skip
+    before = [shown.steps[i] for i in own if i <= number]
+    after = next((shown.steps[i] for i in own if i > number), None)
+    ended = {lane for one in before if one.kind == "end" for lane in one.lanes}
+    waiting = after.lanes if after and after.kind in BARRIERS else ()
+    is_now = warp == step.warp
+    states = []
+    for lane in range(32):
+        if is_now and lane in step.lanes:
+            states.append("executing")
+        elif not before or lane in ended:
+            states.append("ended" if before else "not started")
+        elif is_now and step.kind not in BARRIERS:
+            states.append("masked off")
+        else:
+            states.append("waiting at a barrier" if lane in waiting else "ready")
+    return states
 
 
 def _draw_shared(page: Page, shown: ReplayData, step: Step, held: _Held) -> None:

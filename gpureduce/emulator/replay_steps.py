@@ -114,7 +114,8 @@ class Step:
         By lane: the number in `Replay.parts` of the elements that the value and the result contain;
         None where that is not known. Empty for steps without sums.
     counts
-        What the step adds to the counters of `explain`.
+        What the step adds to the counters of `explain`. Lanes may come to one instruction at
+        different times, in several steps: the last one has the counts.
     """
 
     launch: int
@@ -134,6 +135,12 @@ class Step:
     parts: tuple[int | None, ...] = ()
     result_parts: tuple[int | None, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether its counts are of an instruction to which other lanes have come before."""
+        lanes = sum(count for name, count in self.counts.items() if name.endswith("_lanes"))
+        return lanes > len(self.lanes)
 
 
 BEFORE, CONSTANT = "what was in memory before", "a constant"
@@ -289,7 +296,7 @@ def _type_of(
     """The dtype of an array's elements: of the input, of the sums, or unsigned integers."""
     size = memory[5]
     own = types[0] if is_in else types[1]
-    if size in (own.itemsize, 2 * own.itemsize, 0):  # twice: a sum and its mark
+    if size % own.itemsize == 0:  # also vectors, structures of sums, a sum and its mark
         return own.name
     return f"uint{8 * size}" if size in (1, 2, 4, 8) else "uint8"
 

@@ -282,7 +282,7 @@ def test_what_is_no_sum_has_no_set(name: str, dtype: str):
         for part, value in zip(step.parts, step.values, strict=bool(step.parts)):
             if part is not None and not shown.parts[part].twice:
                 assert sum(shown.elements[i] for i in contained(shown, part)) == value
-    assert (shown.steps[-2].parts == (None,)) == (shown.unknown is not None) == (name != "sum")
+    assert (shown.steps[-2].parts in ((None,), ())) == (shown.unknown is not None) == (name != "sum")
 
 
 @pytest.mark.parametrize(("values", "is_right"), [
@@ -407,7 +407,8 @@ def test_a_page_is_one_small_file(n: int, block: int, most: int, tmp_path):
 
 
 def test_a_page_that_would_be_large_says_what_to_take(tmp_path):
-    shown = gpureduce.replay("warp_shfl", 16384, block=32, dtype="float32")
+    values = np.random.default_rng(0).random(16384)
+    shown = gpureduce.replay("warp_shfl", values=values, block=32)
     with pytest.raises(ValueError, match=r"at most 1 MB.*take n=\d,\d+"):
         shown.save(tmp_path / "page.html")
     assert json.loads(shown.to_json())["n"] == 16384
@@ -445,8 +446,11 @@ __global__ void k(const int *in, int *out, int n)
 
 
 def test_an_endless_loop_reaches_the_most_steps():
-    text = "__global__ void k(const int *in, volatile int *out, int n) { while (out[0] >= 0) ; }"
-    text = text.replace("volatile int *out", "int *out").replace("out[0]", "*(volatile int *)out")
+    text = """__global__ void k(const int *in, int *out, int n)
+{
+    while (*(volatile const int *)in > 0) ;
+    out[0] = 1;
+}"""
     with pytest.raises(ValueError, match=r"16,384 steps for n=64 .*if it ends at all"):
         gpureduce.replay(gpureduce.kernel(text, finishes=True), 64)
 

@@ -84,14 +84,12 @@ static void find_shared(const Worker *w, Replay *replay, gr_step_lane *lane, uin
     lane->offset = at - replay->arrays[lane->array].base;
 }
 
-static void find_global(Replay *replay, gr_step_lane *lane, uintptr_t address)
+static void find_global(Replay *replay, gr_step_lane *lane, uintptr_t address, size_t bytes)
 {
-    lane->array = find_array(replay, false, address, nullptr);
-    uintptr_t first;
-    if (lane->array == UINT32_MAX && !device_range(reinterpret_cast<const void *>(address), &first))
-        lane->array = find_array(replay, false, address, nullptr, guard_bytes);
+    uintptr_t first = 0;
+    size_t size = device_range(reinterpret_cast<const void *>(address), &first);
+    lane->array = find_array(replay, false, address, nullptr, size ? 0 : guard_bytes);
     if (lane->array == UINT32_MAX) {
-        size_t size = device_range(reinterpret_cast<const void *>(address), &first);
         if (!size) { /* a __device__ variable: an array for each page of such memory */
             size = 4096;
             first = address - address % size;
@@ -99,7 +97,11 @@ static void find_global(Replay *replay, gr_step_lane *lane, uintptr_t address)
         lane->array = (uint32_t)replay->arrays.size();
         add_array(replay, nullptr, false, first, size, 0);
     }
-    lane->offset = address - replay->arrays[lane->array].base;
+    gr_step_array *array = &replay->arrays[lane->array];
+    lane->offset = address - array->base;
+    if (!size && !device_range(reinterpret_cast<const void *>(array->base), &first) &&
+        lane->offset + bytes > array->bytes)
+        array->bytes = lane->offset + bytes; /* memory of the host, whose size is not known */
 }
 
 static void find(const Worker *w, gr_step_lane *lane, uintptr_t address, size_t bytes)
@@ -108,7 +110,7 @@ static void find(const Worker *w, gr_step_lane *lane, uintptr_t address, size_t 
     if (in_shared(w, address))
         find_shared(w, replay, lane, address, bytes);
     else
-        find_global(replay, lane, address);
+        find_global(replay, lane, address, bytes);
 }
 
 /* --- steps ---------------------------------------------------------------------------------- */
