@@ -37,7 +37,6 @@ from gpureduce.emulator.races import named_schedule, value_of
 from gpureduce.emulator.replay_steps import (
     MOST_N,
     MOST_STEPS,
-    Reader,
     Recording,
     ReplayData,
     Step,
@@ -51,6 +50,7 @@ from gpureduce.version import VERSION
 
 SCHEMA = 1
 BLOCK = 64  # threads
+_MOST_FRAMES = 200
 
 _Array = np.ndarray[Any, np.dtype[Any]]
 # Runs a kernel once for each array of elements. The second argument: without what it prints.
@@ -124,24 +124,19 @@ class Replay(ReplayData):
 
     def as_dict(self) -> dict[str, Any]:
         """The data behind the page; docs/replay.md describes it."""
-        data = {
-            "schema": SCHEMA, "gpureduce": VERSION, "strategy": self.strategy, "n": self.n,
-            "dtype": self.dtype, "block": self.block, "schedule": self.schedule,
-            "value": _exact(self.value), "expected": _exact(self.expected), "bound": self.bound,
-            "right": self.is_right, "fault": self.fault, "unknown": self.unknown, "start": self.start,
-            "marks": self.marks, "race": self.race, "summary": replay_text.summary(self),
-            "elements": _exact(self.elements), "launches": self.launches, "counters": self.counters,
+        data = {"schema": SCHEMA, "gpureduce": VERSION, **_exact_fields(self)} | {
+            "right": self.is_right, "summary": replay_text.summary(self), "counters": self.counters,
             "arrays": [{**vars(one), "element": one.element} for one in self.arrays],
             "parts": [
                 {"runs": one.runs(), "repeated": one.repeated(), "foreign": one.foreign}
                 for one in self.parts
             ],
-            "texts": self.texts,
             "steps": [
                 {**_without_empty(step), **self._queue(step), "sentence": sentence}
                 for step, sentence in zip(self.steps, self.sentences, strict=True)
             ],
         }  # fmt: skip
+        del data["beside"]
         if self.beside:
             data["beside"] = self.beside.as_dict()
         return cast(dict[str, Any], plain(data))
@@ -195,17 +190,13 @@ class Replay(ReplayData):
         force
             Replace a file that is there.
         """
-        count = len(self.steps)
-        chosen = list(range(count)) if steps is None else list(steps)
-        if not chosen or not all(isinstance(i, int) and 0 <= i < count for i in chosen):
-            raise ValueError(f"steps must be numbers from 0 to {count - 1}, at least one of them")
-        if not finite("seconds", seconds) > 0:
-            raise ValueError(f"seconds must be above 0, not {seconds}")
-        if steps is None and len(chosen) > replay_picture.MOST_FRAMES:
-            chosen = (
-                np.linspace(0, len(chosen) - 1, replay_picture.MOST_FRAMES).astype(int).tolist()
-            )
-        replay_picture.film(self, _target(path, ".gif", force), seconds, chosen)
+        target, count = _target(path, ".gif", force), len(self.steps)
+        if steps is None:
+            steps = np.linspace(0, count - 1, min(count, _MOST_FRAMES)).astype(int)
+        pictures = [self.frame(step) for step in steps]
+        if not pictures or not finite("seconds", seconds) > 0:
+            raise ValueError("a film needs a step at least, and seconds above 0")
+        replay_picture.film(pictures, target, seconds)
 
 
 def _target(path: str | os.PathLike[str], suffix: str, force: bool) -> Path:
@@ -221,8 +212,12 @@ def _target(path: str | os.PathLike[str], suffix: str, force: bool) -> Path:
 
 
 def _without_empty(step: Step) -> dict[str, Any]:
-    found = {one.name: _exact(getattr(step, one.name)) for one in dataclasses.fields(step)}
+    found = _exact_fields(step)
     return {name: value for name, value in found.items() if value not in (None, (), "", {})}
+
+
+def _exact_fields(one: Any) -> dict[str, Any]:
+    return {field.name: _exact(getattr(one, field.name)) for field in dataclasses.fields(one)}
 
 
 def _exact(value: Any) -> Any:
@@ -370,24 +365,22 @@ def build(
     if not run.steps:
         raise ValueError(f"{kernel} has no step to show: {run.fault or 'it does nothing'}")
     elements = provenance.codes(len(array), array.dtype, sums)
-    readers = [
-        Reader(one, memories(one, (array.dtype, sums), input_name), sums)
+    found = [
+        (list(steps(one, arrays, sums)), arrays)
         for one in [run, *runs(elements, True, *how)]
+        for arrays in [memories(one, array.dtype, sums, input_name)]
     ]
-    traced = provenance.trace(readers[0], readers[1:], elements, input_name, array)
-    made = tuple(
-        dataclasses.replace(step, parts=parts, result_parts=results)
-        for step, parts, results in zip(
-            steps(readers[0], run.places), traced.values, traced.results, strict=True
-        )
-    )
+    arrays = found[0][1]
+    tracer = provenance.Tracer([one for one, _ in found], arrays, sums)
+    tracer.trace(input_name, [array, *elements])
+    made = tuple(tracer.steps)
     files = {step.file for step in made}
     return Replay(
         kernel, len(array), array.dtype.name, run.launches[0][1] if run.launches else block,
         name, None if run.fault else value_of(conversion, run.bits),
         *dtypes.quietly(_sum_of, array, conversion.result, sums, kernel == "exact"), run.fault,
-        tuple(array.tolist()), tuple(run.launches), tuple(readers[0].arrays), made, traced.parts,
-        traced.unknown, {file: tuple(text) for file, text in texts.items() if file in files},
+        tuple(array.tolist()), tuple(run.launches), tuple(arrays), made, tuple(tracer.parts),
+        tracer.unknown, {file: tuple(text) for file, text in texts.items() if file in files},
         start=len(made) - 1 if run.fault else 0,
     )  # fmt: skip
 
@@ -448,7 +441,8 @@ def _too_long(name: str, array: _Array, block: int, run: Callable[[_Array], Reco
     part = array[: max(len(array) // 16, 1)]
     short = run(part)
     fits = len(part) * MOST_STEPS // max(len(short.table()), 1)
-    text = f"{name} takes more than {MOST_STEPS:,} steps for n={len(array):,} with blocks of {block}"
+    steps = f"more than {MOST_STEPS:,} steps"
+    text = f"{name} takes {steps} for n={len(array):,} with blocks of {block}"
     if short.has_more or fits < 1:
         return f"{text}, and also for n={len(part):,}: take fewer blocks, if it ends at all"
     return f"{text}: take n={min(2 ** (fits.bit_length() - 1), len(array) // 2):,} or less"

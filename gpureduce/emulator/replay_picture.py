@@ -10,15 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from gpureduce.emulator import replay_text
-from gpureduce.emulator.picture import ACTIVE, ALARM, ATOMIC, EMPTY, FAINT, GOOD, HALF, INK, Page, Picture
+from gpureduce.emulator import picture, replay_text
+from gpureduce.emulator.picture import EMPTY, FAINT, INK, Page, Picture
 from gpureduce.emulator.replay_steps import ACCESSES, BARRIERS, ReplayData, Step
 
-MOST_FRAMES = 200
 _LEFT, _CELL = 66.0, 21.0
 _MOST_ROWS = 12
-_VERBS = {"load": ACTIVE, "store": ALARM, "atomic": ATOMIC}
-_RINGS = {"executing": INK, "waiting at a barrier": GOOD, "masked off": HALF}
+_VERBS = {"load": picture.ACTIVE, "store": picture.ALARM, "atomic": picture.ATOMIC}
+_RINGS = {"executing": INK, "waiting at a barrier": picture.GOOD, "masked off": picture.HALF}
 
 
 class _Held:
@@ -159,16 +158,13 @@ def _draw_shared(page: Page, shown: ReplayData, step: Step, held: _Held) -> None
         page.y += 21
 
 
-def film(shown: ReplayData, path: Path, seconds: float, steps: Sequence[int]) -> None:
-    """Writes the steps as an animated GIF."""
-    if path.suffix != ".gif":
-        raise ValueError(f"a film is a .gif file, not {path.name!r}")
+def film(pictures: Sequence[Picture], path: Path, seconds: float) -> None:
+    """Writes an animated GIF."""
     try:
         import matplotlib.pyplot as plt
         import PIL.Image
     except ImportError as error:
         raise ImportError("film() needs matplotlib: pip install 'gpureduce[plot]'") from error
-    pictures = [draw(shown, step) for step in steps]
     height = max(one.height for one in pictures)
     images = []
     for one in pictures:

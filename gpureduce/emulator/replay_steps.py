@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
@@ -19,7 +19,7 @@ from gpureduce.errors import CudaError
 
 MOST_STEPS = 2**14
 MOST_N = 2**14
-_GAP, _ALIGNMENT = 2**20, 256  # bytes, of arrays of global memory
+_GAP, _ALIGNMENT = 2**32, 256  # bytes, of arrays in global memory
 KINDS: tuple[str, ...] = tuple(traced.step_names())
 BARRIERS = ("__syncthreads", "cluster.sync", "grid.sync")
 ACCESSES = ("load", "store", "atomic")
@@ -29,7 +29,6 @@ _LANE = [
     ("address", "u8"), ("offset", "u8"), ("value", "u8", 2), ("result", "u8"),
     ("array", "u4"), ("owner", "u4"),
 ]  # fmt: skip
-_ROOM = {"value": 16, "result": 8}  # bytes
 _HEAD = ("launch", "block", "warp", "kind", "mask", "bytes", "place")
 _STEP = np.dtype(
     [(name, "u4") for name in _HEAD]
@@ -203,21 +202,19 @@ def precision(dtype: np.dtype[Any]) -> int:
 
 
 def _runs(bits: int) -> list[tuple[int, int, int]]:
-    places = np.flatnonzero(
-        np.unpackbits(np.frombuffer(bits.to_bytes(bits.bit_length() // 8 + 1, "little"), np.uint8),
-                      bitorder="little")
-    ).tolist()  # fmt: skip
+    digits = np.frombuffer(bits.to_bytes(bits.bit_length() // 8 + 1, "little"), np.uint8)
+    places = np.flatnonzero(np.unpackbits(digits, bitorder="little")).tolist()
     runs: list[tuple[int, int, int]] = []
-    while places:
-        if len(places) == 1:
-            return [*runs, (places[0], 1, 1)]
-        step, count = places[1] - places[0], 2
-        while count < len(places) and places[count] - places[count - 1] == step:
-            count += 1
-        if count == 2 and len(places) > 2 and step > 1:  # the second may begin a longer run
-            count, step = 1, 1
-        runs.append((places[0], step, count))
-        places = places[count:]
+    at, count = 0, len(places)
+    while at < count:
+        step = places[at + 1] - places[at] if at + 1 < count else 1
+        end = at + 1
+        while end < count and places[end] - places[end - 1] == step:
+            end += 1
+        if end - at == 2 and step > 1:  # the second may begin a longer run
+            step, end = 1, at + 1
+        runs.append((places[at], step, end - at))
+        at = end
     return runs
 
 
@@ -290,100 +287,28 @@ def record(
     return Recording(bits, fault, has_more, zlib.compress(table, 1), *rest)
 
 
-def _type_of(
-    memory: tuple[Any, ...], types: tuple[np.dtype[Any], np.dtype[Any]], is_in: bool
-) -> str:
-    """The dtype of an array's elements: of the input, of the sums, or unsigned integers."""
-    size = memory[5]
-    own = types[0] if is_in else types[1]
-    if size % own.itemsize == 0:  # also vectors, structures of sums, a sum and its mark
-        return own.name
-    return f"uint{8 * size}" if size in (1, 2, 4, 8) else "uint8"
-
-
 def memories(
-    run: Recording, types: tuple[np.dtype[Any], np.dtype[Any]], input_name: str
+    run: Recording, elements: np.dtype[Any], sums: np.dtype[Any], input_name: str
 ) -> list[Memory]:
-    """The arrays of a run."""
-    bases = _bases([(row[3], row[3] + max(row[4], 1)) for row in run.arrays if not row[1]])
-    found = []
-    for row in run.arrays:
-        name, shared, launch, base, size, element = row
-        is_in = name == input_name and launch == 0
-        kind = "uint32" if element == 4 and name == "ticket" else _type_of(row, types, is_in)
-        count = max(size // dtypes.named(kind).itemsize, 1)
-        found.append(
-            Memory(name or "memory", "shared" if shared else "global", launch,
-                   base if shared else bases[base], count, kind)
-        )  # fmt: skip
-    return found
+    """The arrays of a run, with bases that are the same in each run: its addresses are not.
 
-
-def _bases(ranges: list[tuple[int, int]]) -> dict[int, int]:
-    """New places for ranges of addresses, which each run has elsewhere: in the given order, with
-    gaps. Ranges that overlap still do.
+    Arrays that end at the same place belong to the same memory.
     """
-    groups: list[list[int]] = []
-    for begin, end in sorted(ranges):
-        if groups and begin < groups[-1][1]:
-            groups[-1][1] = max(groups[-1][1], end)
-        else:
-            groups.append([begin, end])
-    moved: dict[int, int] = {}
-    bases, free = {}, 0
-    for base, _ in ranges:
-        begin, end = next(group for group in groups if group[0] <= base < group[1])
-        if begin not in moved:
-            moved[begin] = free + begin % _ALIGNMENT
-            free += ((end - begin) // _GAP + 2) * _GAP
-        bases[base] = moved[begin] + base - begin
-    return bases
-
-
-class Reader:
-    """Reads values out of a run's steps, by the type of what a step accesses."""
-
-    def __init__(self, run: Recording, arrays: list[Memory], sum_type: np.dtype[Any]) -> None:
-        self.table = run.table()
-        self.arrays = arrays
-        self.sum_type = sum_type
-        self.heads: dict[str, list[int]] = {name: self.table[name].tolist() for name in _HEAD}
-        self.lanes = [_lanes(mask) for mask in self.heads["mask"]]
-        self.kinds = [KINDS[kind] for kind in self.heads["kind"]]
-        self._views: dict[tuple[str, str], _Array] = {}
-
-    def array_of(self, step: int) -> int | None:
-        """The array that a step accesses. If lanes access several: the one of the first lane."""
-        if self.kinds[step] not in (*ACCESSES, "copy") or not self.lanes[step]:
-            return None
-        return int(self.table["lane"]["array"][step, self.lanes[step][0]])
-
-    def _view(self, what: str, kind: str) -> _Array:
-        if (what, kind) not in self._views:
-            raw = np.ascontiguousarray(self.table["lane"][what])
-            dtype = dtypes.named(kind)
-            self._views[what, kind] = raw.view(np.uint8).reshape(len(raw), 32, -1).view(dtype)
-        return self._views[what, kind]
-
-    def elements(self, step: int, what: str) -> _Array:
-        """What each of 32 lanes has as its value or result: an array of (lanes, elements)."""
-        array, kind = self.array_of(step), self.sum_type.name
-        size = self.heads["bytes"][step]
-        if array is not None:
-            kind = self.arrays[array].dtype
-            if size % dtypes.named(kind).itemsize:
-                kind = f"uint{8 * size}" if size in (1, 2, 4, 8) else "uint8"
-        elif self.kinds[step] in ("__ballot_sync", "__match_any_sync"):
-            kind = "uint32"
-        count = max(min(size, _ROOM[what]) // dtypes.named(kind).itemsize, 1)
-        return self._view(what, kind)[step, :, :count]
-
-    def values(self, step: int, what: str) -> tuple[Any, ...]:
-        """By lane that takes part: a number, or a tuple of several."""
-        rows = self.elements(step, what).tolist()
-        if len(rows[0]) == 1:
-            return tuple([rows[lane][0] for lane in self.lanes[step]])
-        return tuple([tuple(rows[lane]) for lane in self.lanes[step]])
+    ends = list(dict.fromkeys(row[3] + row[4] for row in run.arrays if not row[1]))
+    found = []
+    for name, is_shared, launch, base, size, element in run.arrays:
+        own = elements if name == input_name and launch == 0 else sums
+        kind = f"uint{8 * element}" if element in (1, 2, 4, 8) else "uint8"
+        # also vectors and structures of sums, and a sum with its mark
+        if element % own.itemsize == 0 and name != "ticket":
+            kind = own.name
+        if not is_shared:
+            end = base + size
+            base = ends.index(end) * _GAP + _GAP // 2 + end % _ALIGNMENT - size
+        count = max(size // dtypes.named(kind).itemsize, 1)
+        space = "shared" if is_shared else "global"
+        found.append(Memory(name or "memory", space, launch, base, count, kind))
+    return found
 
 
 def is_collective(kind: str) -> bool:
@@ -396,37 +321,60 @@ def _lanes(mask: int) -> tuple[int, ...]:
     return tuple(lane for lane in range(32) if mask >> lane & 1)
 
 
-def steps(reader: Reader, places: list[tuple[str | None, int]]) -> Iterator[Step]:
+def _dtype_of(kind: str, size: int, array: Memory | None, sums: str) -> str:
+    """The dtype of a step's values: that of the array, unless the access has another size."""
+    if array is None:
+        return "uint32" if kind in ("__ballot_sync", "__match_any_sync") else sums
+    if size % array.element == 0:
+        return array.dtype
+    return f"uint{8 * size}" if size in (1, 2, 4, 8) else "uint8"
+
+
+def _numbers(raw: _Array, dtype: str) -> tuple[Any, ...]:
+    """By lane: a number, or a tuple of several."""
+    rows = np.ascontiguousarray(raw).view(dtypes.named(dtype)).tolist()
+    return tuple([row[0] if len(row) == 1 else tuple(row) for row in rows])
+
+
+def steps(run: Recording, arrays: Sequence[Memory], sums: np.dtype[Any]) -> Iterator[Step]:
     """The steps without what the values contain."""
-    table, heads = reader.table, reader.heads
-    counts = table["counts"][:, : len(NAMES)]
-    offsets, owners = table["lane"]["offset"], table["lane"]["owner"]
-    sources = table["lane"]["value"]
-    for number, (kind, lanes) in enumerate(zip(reader.kinds, reader.lanes, strict=True)):
-        array = reader.array_of(number)
-        file, line = (None, 0) if kind == "end" else places[heads["place"][number]]
-        block = heads["block"][number]
+    table = run.table()
+    heads = [table[name].tolist() for name in _HEAD]
+    lane_of = table["lane"]
+    raw = {
+        what: np.ascontiguousarray(lane_of[what]).view(np.uint8).reshape(len(table), 32, room)
+        for what, room in (("value", 16), ("result", 8))
+    }
+    for number, (launch, block, warp, kind_number, mask, size, place) in enumerate(
+        zip(*heads, strict=True)
+    ):
+        kind, lanes = KINDS[kind_number], _lanes(mask)
+        file, line = (None, 0) if kind == "end" else run.places[place]
+        mine, counts = lane_of[number, list(lanes)], table["counts"][number, : len(NAMES)]
         more: dict[str, Any] = {}
-        if array is not None:
-            index = list(lanes)
-            owner = tuple(owners[number, index].tolist())
-            is_far = reader.arrays[array].space == "shared" and any(o != block for o in owner)
+        array = None
+        if lanes and kind in (*ACCESSES, "copy"):
+            numbers = mine["array"].tolist()
+            array, owner = arrays[numbers[0]], tuple(mine["owner"].tolist())
+            is_far = array.space == "shared" and any(one != block for one in owner)
+            offsets = zip(mine["offset"].tolist(), numbers, strict=True)
             more = {
-                "array": array,
-                "bytes": heads["bytes"][number],
-                "offsets": tuple(offsets[number, index].tolist()),
+                "array": numbers[0],
+                "bytes": size,
+                "offsets": tuple([at + arrays[i].base - array.base for at, i in offsets]),
                 "owner": owner if is_far else (),
             }
         if kind in ACCESSES or is_collective(kind):
-            more["values"] = reader.values(number, "value")
-            if kind not in ("load", "store"):
-                more["results"] = reader.values(number, "result")
+            dtype = _dtype_of(kind, size, array, sums.name)
+            for what, room in (("value", 16), ("result", 8)):
+                if what == "value" or kind not in ("load", "store"):
+                    used = min(size or dtypes.named(dtype).itemsize, room)
+                    more[f"{what}s"] = _numbers(raw[what][number, list(lanes), :used], dtype)
             if kind.startswith("__shfl"):
-                more["sources"] = tuple(sources[number, list(lanes), 1].tolist())
+                more["sources"] = tuple(mine["value"][:, 1].tolist())
         elif kind == "copy":
-            more["sources"] = tuple(sources[number, lanes[0]].tolist())
-        (added,) = np.nonzero(counts[number])
+            more["sources"] = tuple(mine["value"][0].tolist())
         yield Step(
-            heads["launch"][number], block, heads["warp"][number], kind, file or "", line, lanes,
-            counts={NAMES[c]: int(counts[number, c]) for c in added}, **more,
+            launch, block, warp, kind, file or "", line, lanes,
+            counts={NAMES[c]: int(counts[c]) for c in np.flatnonzero(counts)}, **more,
         )  # fmt: skip

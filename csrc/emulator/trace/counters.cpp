@@ -88,8 +88,8 @@ static inline __attribute__((always_inline)) Instruction *come_to(gr_recorder *r
         column->used = time + 1;
     }
     Instruction *instruction = &column->instructions[time];
-    if (r->replay && !(instruction->mask && joins(r->replay.get(), instruction->step, lane, address,
-                                                  place.size)))
+    if (r->replay && !(instruction->mask &&
+                       joins(r->replay.get(), instruction->step, lane, address, place.size)))
         instruction->step = keep_step(r, lane->warp, place.deed, number, place.size);
     instruction->mask |= 1u << index;
     instruction->address[index] = address;

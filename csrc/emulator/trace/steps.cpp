@@ -185,8 +185,7 @@ void settle_step(Replay *replay)
         gr_step *step = &replay->steps[one.step];
         gr_step_lane *lane = &step->lane[one.lane];
         bool is_atomic = step->kind == GR_STEP_ATOMIC;
-        memcpy(is_atomic ? &lane->result : lane->value,
-               reinterpret_cast<const void *>(one.address),
+        memcpy(is_atomic ? &lane->result : lane->value, reinterpret_cast<const void *>(one.address),
                is_atomic && one.bytes > sizeof lane->result ? sizeof lane->result : one.bytes);
     }
     replay->pending.clear();
@@ -229,32 +228,11 @@ int gr_keep_steps(gr_recorder *recorder, size_t most)
     return recorder->replay != nullptr;
 }
 
-int gr_has_more_steps(const gr_recorder *recorder)
+gr_kept_steps gr_recorded_replay(const gr_recorder *recorder)
 {
-    return recorder->replay->has_more;
-}
-
-size_t gr_recorded_replay(const gr_recorder *recorder, const gr_step **steps)
-{
-    *steps = recorder->replay->steps.data();
-    return recorder->replay->steps.size();
-}
-
-size_t gr_recorded_arrays(const gr_recorder *recorder, const gr_step_array **arrays)
-{
-    *arrays = recorder->replay->arrays.data();
-    return recorder->replay->arrays.size();
-}
-
-size_t gr_recorded_launches(const gr_recorder *recorder, const gr_step_launch **launches)
-{
-    *launches = recorder->replay->launches.data();
-    return recorder->replay->launches.size();
-}
-
-size_t gr_recorded_places(const gr_recorder *recorder)
-{
-    return recorder->places.size();
+    const gr::Replay *r = recorder->replay.get();
+    return {r->has_more,     r->steps.data(),  r->arrays.data(),   r->launches.data(),
+            r->steps.size(), r->arrays.size(), r->launches.size(), recorder->places.size()};
 }
 
 const char *gr_step_name(unsigned kind)
