@@ -20,42 +20,41 @@ _VERBS = {"load": picture.ACTIVE, "store": picture.ALARM, "atomic": picture.ATOM
 _RINGS = {"executing": INK, "waiting at a barrier": picture.GOOD, "masked off": picture.HALF}
 
 
-class _Held:
+_Values = dict[tuple[int, ...], tuple[Any, int | None]]
+
+
+def _held(shown: ReplayData, last: int) -> tuple[_Values, _Values]:
     """What registers and words hold after some steps: a value, and the number of its parts."""
-
-    def __init__(self, shown: ReplayData, last: int) -> None:
-        self.shown = shown
-        self.registers: dict[tuple[int, ...], tuple[Any, int | None]] = {}
-        self.words: dict[tuple[int, ...], tuple[Any, int | None]] = {}
-        for step in shown.steps[: last + 1]:
-            self._take(step)
-
-    def _take(self, step: Step) -> None:
+    registers: _Values = {}
+    words: _Values = {}
+    for step in shown.steps[: last + 1]:
         after = step.results or step.values
         parts = step.result_parts or step.parts or (None,) * len(after)
-        for i, (value, part) in enumerate(zip(after, parts, strict=True)):
+        for i, held in enumerate(zip(after, parts, strict=True)):
             if step.kind != "atomic":
-                self.registers[step.launch, step.block, step.warp, step.lanes[i]] = value, part
+                registers[step.launch, step.block, step.warp, step.lanes[i]] = held
             if step.kind in ACCESSES:
-                owner = step.owner[i] if step.owner else step.block
-                self.words[self.key(step, owner, step.offsets[i])] = value, part
+                words[_word(shown, step, i)] = held
+    return registers, words
 
-    def key(self, step: Step, owner: int, offset: int) -> tuple[int, ...]:
-        """A word, by its place in memory."""
-        array = self.shown.arrays[step.array or 0]
-        scope = (step.launch, owner) if array.space == "shared" else (-1, -1)
-        return *scope, array.base + offset
+
+def _word(shown: ReplayData, step: Step, i: int) -> tuple[int, ...]:
+    """The word that a lane accesses, by its place in memory."""
+    array, owner = shown.arrays[step.array or 0], step.owner[i] if step.owner else step.block
+    scope = (step.launch, owner) if array.space == "shared" else (-1, -1)
+    return *scope, array.base + step.offsets[i]
 
 
 def draw(shown: ReplayData, number: int) -> Picture:
     """The lanes of the step's block, its shared memory, and the step in words."""
-    step, held, page = shown.steps[number], _Held(shown, number), Page()
+    step, page = shown.steps[number], Page()
+    registers, words = _held(shown, number)
     page.heading(f"{shown.strategy}: step {number + 1} of {len(shown.steps)}")
     for row in textwrap.wrap(replay_text.sentence(shown, step), 100):
         page.say(8, 10, row, size=12)
         page.y += 16
-    _draw_lanes(page, shown, number, held)
-    _draw_shared(page, shown, step, held)
+    _draw_lanes(page, shown, number, registers)
+    _draw_shared(page, shown, step, words)
     return page.done()
 
 
@@ -93,7 +92,7 @@ def _columns(page: Page, name: str) -> None:
     page.y += 14
 
 
-def _draw_lanes(page: Page, shown: ReplayData, number: int, held: _Held) -> None:
+def _draw_lanes(page: Page, shown: ReplayData, number: int, held: _Values) -> None:
     step = shown.steps[number]
     threads = shown.launches[step.launch][1]
     _columns(page, "lane")
@@ -103,7 +102,7 @@ def _draw_lanes(page: Page, shown: ReplayData, number: int, held: _Held) -> None
         state = _states(shown, number, warp)
         for lane in range(min(32, threads - 32 * warp)):
             x, title = _LEFT + lane * _CELL, f"lane {lane} of warp {warp}, {state[lane]}"
-            own = held.registers.get((step.launch, step.block, warp, lane))
+            own = held.get((step.launch, step.block, warp, lane))
             _cell(page, shown, x, own, _RINGS.get(state[lane]), title)
             if state[lane] == "ended":
                 page.box(x + 1, 8, _CELL - 3, 2, FAINT, title)
@@ -140,15 +139,15 @@ def _states(shown: ReplayData, number: int, warp: int) -> list[str]:
     return states
 
 
-def _draw_shared(page: Page, shown: ReplayData, step: Step, held: _Held) -> None:
-    own = {key[2]: what for key, what in held.words.items() if key[:2] == (step.launch, step.block)}
+def _draw_shared(page: Page, shown: ReplayData, step: Step, words: _Values) -> None:
+    own = {key[2]: what for key, what in words.items() if key[:2] == (step.launch, step.block)}
     rows = sorted({byte // 128 for byte in own})
     if not rows:
         return
     _columns(page, "bank")
     now = {}
     if step.kind in ACCESSES and shown.arrays[step.array or 0].space == "shared":
-        now = {held.key(step, step.block, offset)[2]: _VERBS[step.kind] for offset in step.offsets}
+        now = {_word(shown, step, i)[2]: _VERBS[step.kind] for i in range(len(step.lanes))}
     at = next((rows.index(byte // 128) for byte in now if byte // 128 in rows), 0)
     first = max(min(at - _MOST_ROWS // 2, len(rows) - _MOST_ROWS), 0)
     for row in rows[first : first + _MOST_ROWS]:
