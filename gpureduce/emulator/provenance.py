@@ -71,7 +71,8 @@ def _word(number: Any, *coded: Any) -> _Word:
     is_constant = is_nan or all(one == number for one in coded)
     if all(isinstance(one, int) or one.is_integer() for one in coded):
         return _Word(number, _code(coded), is_constant)
-    return _Word(number, _NAN if is_nan else None, is_constant)
+    code = _NAN if is_nan else hash(number) * _FACTORS[0] & _MASK  # of a constant: any
+    return _Word(number, code if is_constant else None, is_constant)
 
 
 def _code(numbers: Sequence[float]) -> int:

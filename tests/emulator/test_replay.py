@@ -109,7 +109,7 @@ ORDERS = ["lockstep", "lockstep 1", "forward", "reverse", "random 3", "random 11
 def test_the_steps_make_the_memory_that_the_kernel_sees(name: str):
     cases = [(63, 32, "float16"), (1, 32, "int8"), (300, 96, "int32"), (1003, 128, "float64")]
     for number, order in enumerate(ORDERS):
-        n, block, dtype = cases[number % len(cases)]
+        n, block, dtype = cases[(number + len(name)) % len(cases)]
         if name == "exact" or np.dtype(dtype).name not in registry.STRATEGIES[name].dtypes:
             dtype = dtype_of(name)
         block = 128 if registry.STRATEGIES[name].kind == "tiles" else block
@@ -238,6 +238,13 @@ def test_other_orders_of_threads(order: str):
     shown = gpureduce.replay("sequential", 256, schedule=order)
     assert shown.is_right and shown.schedule == order
     assert shown.counters == gpureduce.replay("sequential", 256).counters
+
+
+@pytest.mark.parametrize("name", ["tiles", "bulk_copy"])
+def test_a_mark_beside_a_sum_is_a_constant(name: str):
+    """As a number of the sum's dtype, it is no integer."""
+    shown = gpureduce.replay(name, 200, block=256, dtype="float64", grid=1, schedule="lockstep 1")
+    assert shown.unknown is None
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint16", "float16", "float64", "bool"])
