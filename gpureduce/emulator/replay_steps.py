@@ -330,9 +330,10 @@ def _dtype_of(kind: str, size: int, array: Memory | None, sums: str) -> str:
     return f"uint{8 * size}" if size in (1, 2, 4, 8) else "uint8"
 
 
-def _numbers(raw: _Array, dtype: str) -> tuple[Any, ...]:
+def _numbers(raw: _Array, size: int, dtype: str) -> tuple[Any, ...]:
     """By lane: a number, or a tuple of several."""
-    rows = np.ascontiguousarray(raw).view(dtypes.named(dtype)).tolist()
+    used = np.ascontiguousarray(raw).view(np.uint8).reshape(len(raw), -1)[:, :size]
+    rows = np.ascontiguousarray(used).view(dtypes.named(dtype)).tolist()
     return tuple([row[0] if len(row) == 1 else tuple(row) for row in rows])
 
 
@@ -340,19 +341,14 @@ def steps(run: Recording, arrays: Sequence[Memory], sums: np.dtype[Any]) -> Iter
     """The steps without what the values contain."""
     table = run.table()
     heads = [table[name].tolist() for name in _HEAD]
-    lane_of = table["lane"]
-    raw = {
-        what: np.ascontiguousarray(lane_of[what]).view(np.uint8).reshape(len(table), 32, room)
-        for what, room in (("value", 16), ("result", 8))
-    }
     for number, (launch, block, warp, kind_number, mask, size, place) in enumerate(
         zip(*heads, strict=True)
     ):
         kind, lanes = KINDS[kind_number], _lanes(mask)
         file, line = (None, 0) if kind == "end" else run.places[place]
-        mine, counts = lane_of[number, list(lanes)], table["counts"][number, : len(NAMES)]
+        mine, counts = table["lane"][number, list(lanes)], table["counts"][number, : len(NAMES)]
         more: dict[str, Any] = {}
-        array = None
+        array: Memory | None = None
         if lanes and kind in (*ACCESSES, "copy"):
             numbers = mine["array"].tolist()
             array, owner = arrays[numbers[0]], tuple(mine["owner"].tolist())
@@ -366,10 +362,10 @@ def steps(run: Recording, arrays: Sequence[Memory], sums: np.dtype[Any]) -> Iter
             }
         if kind in ACCESSES or is_collective(kind):
             dtype = _dtype_of(kind, size, array, sums.name)
-            for what, room in (("value", 16), ("result", 8)):
-                if what == "value" or kind not in ("load", "store"):
-                    used = min(size or dtypes.named(dtype).itemsize, room)
-                    more[f"{what}s"] = _numbers(raw[what][number, list(lanes), :used], dtype)
+            size = size or dtypes.named(dtype).itemsize
+            more["values"] = _numbers(mine["value"], size, dtype)
+            if kind not in ("load", "store"):
+                more["results"] = _numbers(mine["result"], size, dtype)
             if kind.startswith("__shfl"):
                 more["sources"] = tuple(mine["value"][:, 1].tolist())
         elif kind == "copy":

@@ -221,6 +221,28 @@ def test_sentences(name: str, how: dict[str, object], wanted: list[str]):
     assert [one for one in wanted if one not in "\n".join(shown.sentences)] == []
 
 
+def test_lanes_that_come_late_are_named_with_the_counts():
+    shown = gpureduce.replay(gpureduce.kernel(LATE, finishes=True), 32, block=32, grid=1)
+    late = [step for step in shown.steps if step.is_late]
+    assert [step.lanes for step in late] == [tuple(range(16))]
+    assert shown.sentences[shown.steps.index(late[0])].endswith(
+        "write out[0]; with the lanes before, 1 sector of 32 bytes, 12% of them used."
+    )
+
+
+def test_explain_names_the_replay():
+    assert "gpureduce replay sequential" in str(gpureduce.explain("sequential", n=64, block=32))
+
+
+def test_all_stores_of_exact_are_inside_of_their_arrays():
+    shown = gpureduce.replay("exact", 40)
+    stores = [step for step in shown.steps if step.kind == "store"]
+    assert shown.arrays[stores[-1].array].name == "out"
+    for step in stores:
+        array = shown.arrays[step.array]
+        assert max(step.offsets) + step.bytes <= array.count * array.element
+
+
 def test_a_step_of_another_blocks_shared_memory_names_the_block():
     shown = gpureduce.replay("cluster", 2048, block=64)
     assert any(re.search(r"read shared\[0\] of block [1-7]", one) for one in shown.sentences)
@@ -476,6 +498,11 @@ def test_a_frame_and_a_film(tmp_path):
     of_readme = gpureduce.replay("interleaved_idx", 256).frame(11).svg()
     assert (Path(__file__).parents[2] / "docs" / "replay.svg").read_text() == of_readme
     assert shown.sentences[6].partition(",")[0] in svg and svg.count("<rect") > 100
+    for state in ("lane 15 of warp 0, executing", "lane 16 of warp 0, masked off",
+                  "lane 3 of warp 1, waiting at a barrier"):  # fmt: skip
+        assert state in of_readme
+    last = shown.frame(len(shown.steps) - 1).svg()
+    assert "lane 31 of warp 0, ended" in last and "not started" in shown.frame(0).svg()
     pytest.importorskip("matplotlib")
     image = pytest.importorskip("PIL.Image")
     shown.film(tmp_path / "rung.gif", steps=[0, 3, 6])
