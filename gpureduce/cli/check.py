@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from gpureduce.core import json_files, output_files, text_files
-from gpureduce.emulator import replay_page
 from gpureduce.kernels import conditions, programs, replaying, signature
 from gpureduce.kernels.check import check
 from gpureduce.kernels.kernel import Kernel, kernel
@@ -63,7 +62,7 @@ def _run(arguments: argparse.Namespace) -> None:
         output_files.write(target, page(verdicts), "check")
     if film:
         shown = replaying.failing(kernels[0], verdicts[0])
-        output_files.write(film, replay_page.page(shown.as_dict()), "replay")
+        output_files.write(film, shown.page(), "replay")
     if arguments.json:
         several = ",\n".join(verdict.to_json() for verdict in verdicts)
         print(several if len(verdicts) == 1 else f"[{several}]")

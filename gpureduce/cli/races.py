@@ -10,7 +10,6 @@ from gpureduce.bench.command import size
 from gpureduce.cli import kernel_files
 from gpureduce.cli.kernel_files import NAME_OR_FILE, strategy_or_kernel
 from gpureduce.core import output_files
-from gpureduce.emulator import replay_page
 from gpureduce.emulator.races import SCHEDULES, races
 from gpureduce.emulator.replay import replay
 from gpureduce.text import show_json
@@ -37,7 +36,7 @@ def _run(arguments: argparse.Namespace) -> None:
             strategy_or_kernel(arguments.strategy), found.n, dtype=found.dtype, block=found.block,
             grid=found.grid, race=found.races[0],
         )  # fmt: skip
-        output_files.write(film, replay_page.page(shown.as_dict()), "replay")
+        output_files.write(film, shown.page(), "replay")
     if arguments.json:
         show_json(found.as_dict())
     else:

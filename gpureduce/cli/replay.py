@@ -10,7 +10,6 @@ from typing import Any
 from gpureduce.bench.command import size
 from gpureduce.cli.kernel_files import NAME_OR_FILE, kernel_paths, strategy_or_kernel
 from gpureduce.core import output_files
-from gpureduce.emulator import replay_page
 from gpureduce.emulator.replay import replay
 
 Command = Callable[[str, Callable[[argparse.Namespace], None], str], Any]
@@ -30,7 +29,7 @@ def _run(arguments: argparse.Namespace) -> None:
         beside=strategy_or_kernel(arguments.beside) if arguments.beside else None,
     )  # fmt: skip
     if target:
-        output_files.write(target, replay_page.page(shown.as_dict()), "replay")
+        output_files.write(target, shown.page(), "replay")
     if arguments.json:
         print(shown.to_json())
         return

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from gpureduce.core import dtypes, output_files, registry, sources
 from gpureduce.core.checks import finite, named_keywords, shown, whole
 from gpureduce.core.plan import launch_of
+from gpureduce.core.refusals import refuse_missing
 from gpureduce.core.schedule import Schedule
 from gpureduce.emulator import (
     provenance,
@@ -34,12 +35,13 @@ from gpureduce.emulator.picture import Picture
 from gpureduce.emulator.race import Race
 from gpureduce.emulator.races import named_schedule, value_of
 from gpureduce.emulator.replay_steps import (
+    MOST_N,
     MOST_STEPS,
-    Reader,
     Recording,
     ReplayData,
     Step,
     memories,
+    precision,
     record,
     steps,
 )
@@ -48,10 +50,11 @@ from gpureduce.version import VERSION
 
 SCHEMA = 1
 BLOCK = 64  # threads
+_MOST_FRAMES = 200
 
 _Array = np.ndarray[Any, np.dtype[Any]]
-# Runs a kernel once for each array of elements.
-_Record = Callable[[list[_Array], Any, int, int, Schedule], list[Recording]]
+# Runs a kernel once for each array of elements. The second argument: without what it prints.
+_Record = Callable[[list[_Array], bool, Any, int, int, Schedule], list[Recording]]
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,8 @@ class Replay(ReplayData):
         The order of threads.
     value, expected
         The sum that came out, and the right one. `value` is None if the kernel failed.
+    bound
+        How far a right sum may be from `expected`, by the rounding of floats; 0: it is exact.
     fault
         Why the kernel failed; empty if it did not.
     elements
@@ -82,7 +87,8 @@ class Replay(ReplayData):
         Sets of elements. `Step.parts` has numbers of these.
     unknown
         The first step that passes on a value of which it is not known which elements it contains;
-        None: there is none. Up to there all are known.
+        None: there is none. Up to there all are known. A value that is no plain sum of elements is
+        one of these.
     texts
         The kernel's files: the lines of each.
     start
@@ -112,30 +118,25 @@ class Replay(ReplayData):
         return f"<replay of {self.strategy}: n={self.n}, {len(self.steps)} steps>"
 
     def _repr_html_(self) -> str:
-        page = html.escape(replay_page.page(self.as_dict()))
+        page = html.escape(self.page())
         style = "width:100%;height:780px;border:1px solid #8884;border-radius:6px"
         return f'<iframe srcdoc="{page}" style="{style}" title="{self.strategy}"></iframe>'
 
     def as_dict(self) -> dict[str, Any]:
         """The data behind the page; docs/replay.md describes it."""
-        data = {
-            "schema": SCHEMA, "gpureduce": VERSION, "strategy": self.strategy, "n": self.n,
-            "dtype": self.dtype, "block": self.block, "schedule": self.schedule,
-            "value": self.value, "expected": self.expected, "right": self.is_right,
-            "fault": self.fault, "unknown": self.unknown, "start": self.start,
-            "marks": self.marks, "race": self.race, "summary": replay_text.summary(self),
-            "elements": self.elements, "launches": self.launches, "counters": self.counters,
+        data = {"schema": SCHEMA, "gpureduce": VERSION, **_exact_fields(self)} | {
+            "right": self.is_right, "summary": replay_text.summary(self), "counters": self.counters,
             "arrays": [{**vars(one), "element": one.element} for one in self.arrays],
             "parts": [
                 {"runs": one.runs(), "repeated": one.repeated(), "foreign": one.foreign}
                 for one in self.parts
             ],
-            "texts": self.texts,
             "steps": [
                 {**_without_empty(step), **self._queue(step), "sentence": sentence}
                 for step, sentence in zip(self.steps, self.sentences, strict=True)
             ],
         }  # fmt: skip
+        del data["beside"]
         if self.beside:
             data["beside"] = self.beside.as_dict()
         return cast(dict[str, Any], plain(data))
@@ -144,7 +145,7 @@ class Replay(ReplayData):
         """A bank conflict: for each wavefront, the lane that each bank serves."""
         names = [f"shared_{step.kind}_{what}" for what in ("wavefronts", "conflicts")]
         waves, more = (step.counts.get(name, 0) for name in names)
-        if not more:
+        if not more or step.is_late:
             return {}
         base, by_lane = self.arrays[step.array or 0].base, dict.fromkeys(range(32))
         by_lane |= dict(zip(step.lanes, (base + at for at in step.offsets), strict=True))
@@ -157,18 +158,25 @@ class Replay(ReplayData):
         """The data as JSON."""
         return json.dumps(self.as_dict(), separators=(",", ":"), allow_nan=False)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one page that needs no other file and no network: an ``.html`` file."""
-        target = Path(path)
-        if target.suffix != ".html":
-            raise ValueError(f"a replay is saved as a .html file, not {target.name!r}")
-        output_files.write(target, replay_page.page(self.as_dict()), "replay")
+    def page(self) -> str:
+        """The page that shows it, which needs no other file and no network."""
+        return replay_page.page(self.as_dict())
+
+    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Write the page: an ``.html`` file.
+
+        It replaces an earlier page of a replay. It replaces another file with `force`.
+        """
+        output_files.write(_target(path, ".html", force), self.page(), "replay")
 
     def frame(self, step: int) -> Picture:
         """The state after one step as a picture: ``svg()`` of it, or ``plot()``."""
         return replay_picture.draw(self, whole("step", step, 0, len(self.steps) - 1))
 
-    def film(self, path: str | os.PathLike[str], seconds: float = 0.4, steps: Any = None) -> None:
+    def film(
+        self, path: str | os.PathLike[str], seconds: float = 0.4, steps: Any = None, *,
+        force: bool = False,
+    ) -> None:  # fmt: skip
         """Write the steps as an animated GIF, by matplotlib and Pillow.
 
         Parameters
@@ -179,23 +187,45 @@ class Replay(ReplayData):
             How long each step is shown.
         steps
             Which steps: by default all, or 200 of them at most, evenly spread.
+        force
+            Replace a file that is there.
         """
-        count = len(self.steps)
-        chosen = list(range(count)) if steps is None else list(steps)
-        if not chosen or not all(isinstance(i, int) and 0 <= i < count for i in chosen):
-            raise ValueError(f"steps must be numbers from 0 to {count - 1}, at least one of them")
-        if not finite("seconds", seconds) > 0:
-            raise ValueError(f"seconds must be above 0, not {seconds}")
-        if steps is None and len(chosen) > replay_picture.MOST_FRAMES:
-            chosen = (
-                np.linspace(0, len(chosen) - 1, replay_picture.MOST_FRAMES).astype(int).tolist()
-            )
-        replay_picture.film(self, Path(path), seconds, chosen)
+        target, count = _target(path, ".gif", force), len(self.steps)
+        if steps is None:
+            steps = np.linspace(0, count - 1, min(count, _MOST_FRAMES)).astype(int)
+        pictures = [self.frame(step) for step in steps]
+        if not pictures or not finite("seconds", seconds) > 0:
+            raise ValueError("a film needs a step at least, and seconds above 0")
+        replay_picture.film(pictures, target, seconds)
+
+
+def _target(path: str | os.PathLike[str], suffix: str, force: bool) -> Path:
+    """The file to write, checked as those of commands are."""
+    try:
+        found = output_files.checked(os.fspath(path), "path", "replay", (suffix,), force=force)
+    except FileExistsError:
+        raise FileExistsError(
+            f"{os.fspath(path)} exists and is not known as a replay: name another file, or give "
+            "force=True to replace it"
+        ) from None
+    return found or Path(path)
 
 
 def _without_empty(step: Step) -> dict[str, Any]:
-    found = {one.name: getattr(step, one.name) for one in dataclasses.fields(step)}
+    found = _exact_fields(step)
     return {name: value for name, value in found.items() if value not in (None, (), "", {})}
+
+
+def _exact_fields(one: Any) -> dict[str, Any]:
+    return {field.name: _exact(getattr(one, field.name)) for field in dataclasses.fields(one)}
+
+
+def _exact(value: Any) -> Any:
+    """Integers that JavaScript would round become text."""
+    if isinstance(value, tuple):
+        return tuple(map(_exact, value))
+    is_wide = isinstance(value, (int, np.integer)) and abs(int(value)) > 2**53
+    return str(value) if is_wide else value
 
 
 @named_keywords
@@ -207,7 +237,7 @@ def replay(
     grid: int | None = None,
     dtype: npt.DTypeLike | None = None,
     beside: str | registry.UserKernel | None = None,
-    schedule: str | Schedule = "lockstep",
+    schedule: str | Schedule | None = None,
     values: npt.ArrayLike | None = None,
     race: Race | None = None,
 ) -> Replay:
@@ -223,7 +253,7 @@ def replay(
         A name or alias out of `strategies`, the ones that are wrong on purpose included; or a
         kernel of yours, out of `kernel`.
     n
-        How many elements to add up; by default 256.
+        How many elements to add up; by default 256, at most 16,384.
     block, grid
         As in `sum`. By default blocks have 64 threads.
     dtype
@@ -232,8 +262,8 @@ def replay(
     beside
         Another strategy or kernel, which runs with the same elements. The page shows both.
     schedule
-        The order of threads: ``"lockstep"``, in which the lanes of a warp go together, or another
-        one of `races`.
+        The order of threads: by default ``"lockstep"``, in which the lanes of a warp go together,
+        or another one of `races`.
     values
         The elements, in place of `n`: by default the digits 1 to 9 again and again. They must be
         numbers of the dtype; without `dtype`, floats are float32.
@@ -250,6 +280,8 @@ def replay(
     ------
     ValueError
         The run has too many steps to show, or an argument is not for this strategy.
+    TypeError
+        An argument has the wrong type, or `values` has masked or missing entries.
 
     Examples
     --------
@@ -267,8 +299,10 @@ def replay(
             raise TypeError(f"race must be one of gpureduce.races(...).races, not {shown(race)}")
         if beside is not None:
             raise ValueError("a race is shown beside itself: leave beside out")
+        if schedule is not None:
+            raise ValueError("a race is shown in both orders of its accesses: leave schedule out")
         return _race_shown(strategy, race, (n, dtype, block, grid), values)
-    asked = (n, dtype, block, grid, schedule, values)
+    asked = (n, dtype, block, grid, schedule or "lockstep", values)
     first = _replayed(strategy, "strategy", asked)
     if beside is None:
         return first
@@ -301,7 +335,7 @@ def _replayed(strategy: Any, argument: str, asked: tuple[Any, ...]) -> Replay:
         raise TypeError(f"{chosen.name} takes {', '.join(chosen.dtypes)}, not {dtype!r}")
     threads, blocks, _ = launch_of(chosen, BLOCK if block is None else block, grid, None)
 
-    def runs(arrays: list[_Array], *how: Any) -> list[Recording]:
+    def runs(arrays: list[_Array], mutes: bool, *how: Any) -> list[Recording]:
         return [record(chosen, array, *how) for array in arrays]
 
     return build(
@@ -325,30 +359,28 @@ def build(
         sums = conversion.result
     name, order = named_schedule(schedule)
     how = (wanted, block, grid, order)
-    (run,) = runs([array], *how)
+    (run,) = runs([array], False, *how)
     if run.has_more:
-        raise ValueError(_too_long(kernel, array, block, lambda part: runs([part], *how)[0]))
+        raise ValueError(_too_long(kernel, array, block, lambda part: runs([part], True, *how)[0]))
     if not run.steps:
         raise ValueError(f"{kernel} has no step to show: {run.fault or 'it does nothing'}")
     elements = provenance.codes(len(array), array.dtype, sums)
-    readers = [
-        Reader(one, memories(one, (array.dtype, sums), input_name), sums)
-        for one in [run, *runs(elements, *how)]
+    found = [
+        (list(steps(one, arrays, sums)), arrays)
+        for one in [run, *runs(elements, True, *how)]
+        for arrays in [memories(one, array.dtype, sums, input_name)]
     ]
-    traced = provenance.trace(readers[0], readers[1:], elements, input_name)
-    made = tuple(
-        dataclasses.replace(step, parts=parts, result_parts=results)
-        for step, parts, results in zip(
-            steps(readers[0], run.places), traced.values, traced.results, strict=True
-        )
-    )
+    arrays = found[0][1]
+    tracer = provenance.Tracer([one for one, _ in found], arrays, sums)
+    tracer.trace(input_name, [array, *elements])
+    made = tuple(tracer.steps)
     files = {step.file for step in made}
     return Replay(
         kernel, len(array), array.dtype.name, run.launches[0][1] if run.launches else block,
         name, None if run.fault else value_of(conversion, run.bits),
-        dtypes.quietly(_sum_of, array, conversion.result), run.fault,
-        tuple(array.tolist()), tuple(run.launches), tuple(readers[0].arrays), made, traced.parts,
-        traced.unknown, {file: tuple(text) for file, text in texts.items() if file in files},
+        *dtypes.quietly(_sum_of, array, conversion.result, sums, kernel == "exact"), run.fault,
+        tuple(array.tolist()), tuple(run.launches), tuple(arrays), made, tuple(tracer.parts),
+        tracer.unknown, {file: tuple(text) for file, text in texts.items() if file in files},
         start=len(made) - 1 if run.fault else 0,
     )  # fmt: skip
 
@@ -356,13 +388,15 @@ def build(
 def _elements(n: int | None, dtype: npt.DTypeLike, values: Any) -> _Array:
     wanted = dtypes.named(dtype)
     if values is None:
-        count = whole("n", 256 if n is None else n, 1, 2**20)
+        count = _checked(whole("n", 256 if n is None else n, 1, 2**63))
         return (1 + np.arange(count) % 9).astype(wanted)
+    refuse_missing(values)
     array = np.asarray(values)
     if n is not None:
         raise ValueError("values say how many elements there are: leave n out")
     if array.ndim != 1 or not array.size:
         raise ValueError(f"values must be a list of numbers, not {shown(values)}")
+    _checked(array.size)
     if array.dtype.kind not in "biuf" and array.dtype != wanted:
         raise TypeError(f"values must be numbers, not {array.dtype}")
     made = np.ascontiguousarray(dtypes.quietly(array.astype, wanted))
@@ -375,18 +409,40 @@ def _elements(n: int | None, dtype: npt.DTypeLike, values: Any) -> _Array:
     return made
 
 
-def _sum_of(array: _Array, result: np.dtype[Any]) -> Any:
-    """The right sum. Integers wrap around, as those of a kernel do."""
-    if result.kind == "f":
-        return result.type(math.fsum(array.astype(np.float64).tolist()))
-    return np.sum(array, dtype=result)
+def _checked(n: int) -> int:
+    if n > MOST_N:
+        raise ValueError(
+            f"a replay shows at most {MOST_N:,} elements, not {n:,}: take n=1,024 and block=256"
+        )
+    return n
+
+
+def _sum_of(
+    array: _Array, result: np.dtype[Any], acc: np.dtype[Any], is_exact: bool
+) -> tuple[Any, float]:
+    """The right sum, and how far other orders of additions may be from it.
+
+    Integers wrap around, as those of a kernel do. Of n floats, each of n - 1 additions rounds by
+    a unit of the sum of the magnitudes at most, and so does the result.
+    """
+    if result.kind in "iub":
+        return np.sum(array, dtype=result), 0.0
+    wide = array.astype(np.float64)
+    total = np.sum(wide)
+    if np.isfinite(wide).all():
+        total = np.float64(math.fsum(wide.tolist()))
+    unit = 2.0 ** -precision(acc) * len(array) + 2.0 ** -precision(result)
+    size = float(np.sum(np.abs(wide)))
+    is_exact = is_exact or not math.isfinite(size)
+    return total.astype(result), 0.0 if is_exact else 2 * unit * size
 
 
 def _too_long(name: str, array: _Array, block: int, run: Callable[[_Array], Recording]) -> str:
-    fits = len(array) // 2
-    while fits > 1 and run(array[:fits]).has_more:
-        fits //= 2
-    return (
-        f"{name} takes more than {MOST_STEPS:,} steps for n={len(array):,} with blocks of {block}: "
-        f"take n={fits:,} or less"
-    )
+    part = array[: max(len(array) // 16, 1)]
+    short = run(part)
+    fits = len(part) * MOST_STEPS // max(len(short.table()), 1)
+    steps = f"more than {MOST_STEPS:,} steps"
+    text = f"{name} takes {steps} for n={len(array):,} with blocks of {block}"
+    if short.has_more or fits < 1:
+        return f"{text}, and also for n={len(part):,}: take fewer blocks, if it ends at all"
+    return f"{text}: take n={min(2 ** (fits.bit_length() - 1), len(array) // 2):,} or less"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 _FOLDER = Path(__file__).parent / "page"
+MOST_BYTES = 1_000_000
 _SCRIPTS = ("model.js", "scene.js", "player.js")
 
 
@@ -30,4 +31,10 @@ def page(data: dict[str, Any]) -> str:
     made = (_FOLDER / "page.html").read_text()
     for name, value in inside.items():
         made = made.replace(f"{{{{{name}}}}}", value)
+    if len(made) > MOST_BYTES:
+        n = data["n"] * MOST_BYTES // len(made)
+        raise ValueError(
+            f"a page has at most 1 MB, this one {len(made) / 1e6:.1f} MB: take "
+            f"n={2 ** (n.bit_length() - 1):,} with block={max(data['block'], 256)}"
+        )
     return made

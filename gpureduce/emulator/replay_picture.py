@@ -10,52 +10,51 @@ from typing import Any
 
 import numpy as np
 
-from gpureduce.emulator import replay_text
-from gpureduce.emulator.picture import ACTIVE, ALARM, ATOMIC, EMPTY, FAINT, INK, Page, Picture
-from gpureduce.emulator.replay_steps import ACCESSES, ReplayData, Step
+from gpureduce.emulator import picture, replay_text
+from gpureduce.emulator.picture import EMPTY, FAINT, INK, Page, Picture
+from gpureduce.emulator.replay_steps import ACCESSES, BARRIERS, ReplayData, Step
 
-MOST_FRAMES = 200
 _LEFT, _CELL = 66.0, 21.0
 _MOST_ROWS = 12
-_VERBS = {"load": ACTIVE, "store": ALARM, "atomic": ATOMIC}
+_VERBS = {"load": picture.ACTIVE, "store": picture.ALARM, "atomic": picture.ATOMIC}
+_RINGS = {"executing": INK, "waiting at a barrier": picture.GOOD, "masked off": picture.HALF}
 
 
-class _Held:
+_Values = dict[tuple[int, ...], tuple[Any, int | None]]
+
+
+def _held(shown: ReplayData, last: int) -> tuple[_Values, _Values]:
     """What registers and words hold after some steps: a value, and the number of its parts."""
-
-    def __init__(self, shown: ReplayData, last: int) -> None:
-        self.shown = shown
-        self.registers: dict[tuple[int, ...], tuple[Any, int | None]] = {}
-        self.words: dict[tuple[int, ...], tuple[Any, int | None]] = {}
-        for step in shown.steps[: last + 1]:
-            self._take(step)
-
-    def _take(self, step: Step) -> None:
+    registers: _Values = {}
+    words: _Values = {}
+    for step in shown.steps[: last + 1]:
         after = step.results or step.values
         parts = step.result_parts or step.parts or (None,) * len(after)
-        for i, (value, part) in enumerate(zip(after, parts, strict=True)):
+        for i, held in enumerate(zip(after, parts, strict=True)):
             if step.kind != "atomic":
-                self.registers[step.launch, step.block, step.warp, step.lanes[i]] = value, part
+                registers[step.launch, step.block, step.warp, step.lanes[i]] = held
             if step.kind in ACCESSES:
-                owner = step.owner[i] if step.owner else step.block
-                self.words[self.key(step, owner, step.offsets[i])] = value, part
+                words[_word(shown, step, i)] = held
+    return registers, words
 
-    def key(self, step: Step, owner: int, offset: int) -> tuple[int, ...]:
-        """A word, by its place in memory."""
-        array = self.shown.arrays[step.array or 0]
-        scope = (step.launch, owner) if array.space == "shared" else (-1, -1)
-        return *scope, array.base + offset
+
+def _word(shown: ReplayData, step: Step, i: int) -> tuple[int, ...]:
+    """The word that a lane accesses, by its place in memory."""
+    array, owner = shown.arrays[step.array or 0], step.owner[i] if step.owner else step.block
+    scope = (step.launch, owner) if array.space == "shared" else (-1, -1)
+    return *scope, array.base + step.offsets[i]
 
 
 def draw(shown: ReplayData, number: int) -> Picture:
     """The lanes of the step's block, its shared memory, and the step in words."""
-    step, held, page = shown.steps[number], _Held(shown, number), Page()
+    step, page = shown.steps[number], Page()
+    registers, words = _held(shown, number)
     page.heading(f"{shown.strategy}: step {number + 1} of {len(shown.steps)}")
     for row in textwrap.wrap(replay_text.sentence(shown, step), 100):
         page.say(8, 10, row, size=12)
         page.y += 16
-    _draw_lanes(page, shown, step, held)
-    _draw_shared(page, shown, step, held)
+    _draw_lanes(page, shown, number, registers)
+    _draw_shared(page, shown, step, words)
     return page.done()
 
 
@@ -93,28 +92,62 @@ def _columns(page: Page, name: str) -> None:
     page.y += 14
 
 
-def _draw_lanes(page: Page, shown: ReplayData, step: Step, held: _Held) -> None:
+def _draw_lanes(page: Page, shown: ReplayData, number: int, held: _Values) -> None:
+    step = shown.steps[number]
     threads = shown.launches[step.launch][1]
     _columns(page, "lane")
     first = max(min(step.warp - 3, -(-threads // 32) - 8), 0)
     for warp in range(first, min(-(-threads // 32), first + 8)):
         page.say(_LEFT - 8, 13, f"warp {warp}", size=9, fill=FAINT, anchor="end")
+        state = _states(shown, number, warp)
         for lane in range(min(32, threads - 32 * warp)):
-            ring = INK if warp == step.warp and lane in step.lanes else None
-            own = held.registers.get((step.launch, step.block, warp, lane))
-            _cell(page, shown, _LEFT + lane * _CELL, own, ring, f"lane {lane} of warp {warp}")
+            x, title = _LEFT + lane * _CELL, f"lane {lane} of warp {warp}, {state[lane]}"
+            own = held.get((step.launch, step.block, warp, lane))
+            _cell(page, shown, x, own, _RINGS.get(state[lane]), title)
+            if state[lane] == "ended":
+                page.box(x + 1, 8, _CELL - 3, 2, FAINT, title)
         page.y += 21
+    for i, (state_name, colour) in enumerate(_RINGS.items()):
+        page.box(_LEFT + 160 * i, 4, 9, 9, colour, state_name)
+        page.say(_LEFT + 160 * i + 14, 12, state_name, size=9, fill=FAINT)
+    page.say(_LEFT + 480, 12, "struck out: ended", size=9, fill=FAINT)
+    page.y += 14
 
 
-def _draw_shared(page: Page, shown: ReplayData, step: Step, held: _Held) -> None:
-    own = {key[2]: what for key, what in held.words.items() if key[:2] == (step.launch, step.block)}
+def _states(shown: ReplayData, number: int, warp: int) -> list[str]:
+    """What each lane of a warp does at a step."""
+    step = shown.steps[number]
+    own = [
+        i for i, one in enumerate(shown.steps)
+        if (one.launch, one.block, one.warp) == (step.launch, step.block, warp)
+    ]  # fmt: skip
+    before = [shown.steps[i] for i in own if i <= number]
+    after = next((shown.steps[i] for i in own if i > number), None)
+    ended = {lane for one in before if one.kind == "end" for lane in one.lanes}
+    waiting = after.lanes if after and after.kind in BARRIERS else ()
+    is_now = warp == step.warp
+    states = []
+    for lane in range(32):
+        if is_now and lane in step.lanes:
+            states.append("executing")
+        elif not before or lane in ended:
+            states.append("ended" if before else "not started")
+        elif is_now and step.kind not in BARRIERS:
+            states.append("masked off")
+        else:
+            states.append("waiting at a barrier" if lane in waiting else "ready")
+    return states
+
+
+def _draw_shared(page: Page, shown: ReplayData, step: Step, words: _Values) -> None:
+    own = {key[2]: what for key, what in words.items() if key[:2] == (step.launch, step.block)}
     rows = sorted({byte // 128 for byte in own})
     if not rows:
         return
     _columns(page, "bank")
     now = {}
     if step.kind in ACCESSES and shown.arrays[step.array or 0].space == "shared":
-        now = {held.key(step, step.block, offset)[2]: _VERBS[step.kind] for offset in step.offsets}
+        now = {_word(shown, step, i)[2]: _VERBS[step.kind] for i in range(len(step.lanes))}
     at = next((rows.index(byte // 128) for byte in now if byte // 128 in rows), 0)
     first = max(min(at - _MOST_ROWS // 2, len(rows) - _MOST_ROWS), 0)
     for row in rows[first : first + _MOST_ROWS]:
@@ -124,16 +157,13 @@ def _draw_shared(page: Page, shown: ReplayData, step: Step, held: _Held) -> None
         page.y += 21
 
 
-def film(shown: ReplayData, path: Path, seconds: float, steps: Sequence[int]) -> None:
-    """Writes the steps as an animated GIF."""
-    if path.suffix != ".gif":
-        raise ValueError(f"a film is a .gif file, not {path.name!r}")
+def film(pictures: Sequence[Picture], path: Path, seconds: float) -> None:
+    """Writes an animated GIF."""
     try:
         import matplotlib.pyplot as plt
         import PIL.Image
     except ImportError as error:
         raise ImportError("film() needs matplotlib: pip install 'gpureduce[plot]'") from error
-    pictures = [draw(shown, step) for step in steps]
     height = max(one.height for one in pictures)
     images = []
     for one in pictures:

@@ -51,14 +51,10 @@ def _nearest(shown: ReplayData, race: Race) -> tuple[int, int] | None:
 
 def _steps_of(shown: ReplayData, side: Side, address: str) -> Iterator[int]:
     warp, lane = divmod(side.thread, 32)
+    wanted = side.place.line, _KINDS.get(side.kind), side.block, warp
     for number, step in enumerate(shown.steps):
-        if (step.line, step.kind, step.block) != (
-            side.place.line,
-            _KINDS.get(side.kind),
-            side.block,
-        ):
-            continue
-        if step.warp == warp and lane in step.lanes and _address(shown, number, lane) == address:
+        is_side = (step.line, step.kind, step.block, step.warp) == wanted and lane in step.lanes
+        if is_side and _address(shown, number, lane) == address:
             yield number
 
 

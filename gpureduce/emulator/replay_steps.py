@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,14 +17,18 @@ from gpureduce.core.schedule import Schedule
 from gpureduce.emulator.counts import NAMES
 from gpureduce.errors import CudaError
 
-MOST_STEPS = 2**16
+MOST_STEPS = 2**14
+MOST_N = 2**14
+_GAP, _ALIGNMENT = 2**32, 256  # bytes, of arrays in global memory
 KINDS: tuple[str, ...] = tuple(traced.step_names())
 BARRIERS = ("__syncthreads", "cluster.sync", "grid.sync")
 ACCESSES = ("load", "store", "atomic")
 
 _Array = np.ndarray[Any, np.dtype[Any]]
-_LANE = [("offset", "u8"), ("value", "u8", 2), ("result", "u8"), ("array", "u4"), ("owner", "u4")]
-_ROOM = {"value": 16, "result": 8}  # bytes
+_LANE = [
+    ("address", "u8"), ("offset", "u8"), ("value", "u8", 2), ("result", "u8"),
+    ("array", "u4"), ("owner", "u4"),
+]  # fmt: skip
 _HEAD = ("launch", "block", "warp", "kind", "mask", "bytes", "place")
 _STEP = np.dtype(
     [(name, "u4") for name in _HEAD]
@@ -34,7 +40,8 @@ _STEP = np.dtype(
 class Recording:
     """One run of a kernel on the traced emulator, as the C side gives it.
 
-    `fault` says why a launch failed, and is empty if none did. `bits` is the accumulator.
+    `fault` says why a launch failed, and is empty if none did. `bits` is the accumulator. The steps
+    are compressed: most lanes of a short step are zeros.
     """
 
     bits: bytes
@@ -47,15 +54,15 @@ class Recording:
 
     def table(self) -> _Array:
         """The steps as a structured array."""
-        return np.frombuffer(self.steps, _STEP)
+        return np.frombuffer(zlib.decompress(self.steps), _STEP)
 
 
 @dataclass(frozen=True)
 class Memory:
     """An array that a kernel accesses, in global or in shared memory.
 
-    `base` tells arrays of global memory apart: two names of one array in two launches have the same
-    one. `dtype` is that of an element.
+    `base` tells arrays of global memory apart, and is no address: two names of one array in two
+    launches have the same one. `dtype` is that of an element.
     """
 
     name: str
@@ -65,10 +72,14 @@ class Memory:
     count: int
     dtype: str
 
-    @property
+    @cached_property
     def element(self) -> int:
         """The bytes of an element."""
         return dtypes.named(self.dtype).itemsize
+
+    def is_input(self, name: str) -> bool:
+        """Whether it has the elements; `name` is that of the parameter."""
+        return self.name == name and self.launch == 0 and self.space == "global"
 
 
 @dataclass(frozen=True)
@@ -102,7 +113,8 @@ class Step:
         By lane: the number in `Replay.parts` of the elements that the value and the result contain;
         None where that is not known. Empty for steps without sums.
     counts
-        What the step adds to the counters of `explain`.
+        What the step adds to the counters of `explain`. Lanes may come to one instruction at
+        different times, in several steps: the last one has the counts.
     """
 
     launch: int
@@ -123,21 +135,45 @@ class Step:
     result_parts: tuple[int | None, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def is_late(self) -> bool:
+        """Whether its counts are of an instruction to which other lanes have come before."""
+        lanes = sum(count for name, count in self.counts.items() if name.endswith("_lanes"))
+        return lanes > len(self.lanes)
+
+
+BEFORE, CONSTANT = "what was in memory before", "a constant"
+
 
 @dataclass(frozen=True)
 class Parts:
     """The elements of a sum, as bits: all of them, and those that are in it twice or more.
 
-    `foreign` tells that something else is in it: what was in memory before the kernel wrote there.
+    `foreign` tells what else is in it. `total`, `size` and `terms` are the sum of the elements, of
+    their magnitudes, and their number, with repetitions.
     """
 
     once: int = 0
     twice: int = 0
-    foreign: bool = False
+    foreign: str = ""
+    total: float = field(default=0, compare=False)
+    size: float = field(default=0, compare=False)
+    terms: int = field(default=0, compare=False)
 
     def __add__(self, other: Parts) -> Parts:
-        twice = self.twice | other.twice | (self.once & other.once)
-        return Parts(self.once | other.once, twice, self.foreign or other.foreign)
+        return Parts(
+            self.once | other.once, self.twice | other.twice | (self.once & other.once),
+            self.foreign or other.foreign, self.total + other.total, self.size + other.size,
+            self.terms + other.terms,
+        )  # fmt: skip
+
+    def is_sum(self, number: Any, dtype: np.dtype[Any]) -> bool:
+        """Whether a number is the sum: modulo its width, or within the error bound of floats."""
+        if dtype.kind in "iub":
+            return bool((number - self.total) % 2 ** (8 * dtype.itemsize) == 0)
+        bound = self.terms * 2.0 ** (1 - precision(dtype)) * self.size
+        is_same = number == self.total or (number != number and self.total != self.total)
+        return is_same or abs(number - self.total) <= bound
 
     def __hash__(self) -> int:
         """Python's hash of integers has few values for powers of two."""
@@ -155,22 +191,30 @@ class Parts:
         return _runs(self.twice)
 
 
+NOTHING = Parts()
+
+
+def precision(dtype: np.dtype[Any]) -> int:
+    """Integers up to 2 to this power are exact."""
+    if dtype.kind in "iu":
+        return 8 * dtype.itemsize - (dtype.kind == "i")
+    return {2: 11, 4: 24, 8: 53}[dtype.itemsize] if dtype.kind == "f" else 8  # bfloat16
+
+
 def _runs(bits: int) -> list[tuple[int, int, int]]:
-    places = np.flatnonzero(
-        np.unpackbits(np.frombuffer(bits.to_bytes(bits.bit_length() // 8 + 1, "little"), np.uint8),
-                      bitorder="little")
-    ).tolist()  # fmt: skip
+    digits = np.frombuffer(bits.to_bytes(bits.bit_length() // 8 + 1, "little"), np.uint8)
+    places = np.flatnonzero(np.unpackbits(digits, bitorder="little")).tolist()
     runs: list[tuple[int, int, int]] = []
-    while places:
-        if len(places) == 1:
-            return [*runs, (places[0], 1, 1)]
-        step, count = places[1] - places[0], 2
-        while count < len(places) and places[count] - places[count - 1] == step:
-            count += 1
-        if count == 2 and len(places) > 2 and step > 1:  # the second may begin a longer run
-            count, step = 1, 1
-        runs.append((places[0], step, count))
-        places = places[count:]
+    at, count = 0, len(places)
+    while at < count:
+        step = places[at + 1] - places[at] if at + 1 < count else 1
+        end = at + 1
+        while end < count and places[end] - places[end - 1] == step:
+            end += 1
+        if end - at == 2 and step > 1:  # the second may begin a longer run
+            step, end = 1, at + 1
+        runs.append((places[at], step, end - at))
+        at = end
     return runs
 
 
@@ -185,6 +229,7 @@ class ReplayData:
     schedule: str
     value: Any
     expected: Any
+    bound: float
     fault: str
     elements: tuple[Any, ...]
     launches: tuple[tuple[int, int], ...]
@@ -208,8 +253,12 @@ class ReplayData:
 
     @property
     def is_right(self) -> bool:
-        """Whether the right sum came out."""
-        return not self.fault and bool(self.value == self.expected)
+        """Whether the right sum came out: exactly, or within the bound of rounding. nan is nan."""
+        if self.fault:
+            return False
+        value, expected = self.value, self.expected
+        is_same = value == expected or (value != value and expected != expected)
+        return bool(is_same or (self.bound and abs(float(value) - float(expected)) <= self.bound))
 
 
 def record(
@@ -234,81 +283,32 @@ def record(
             raise
     finally:
         traced.free_scratch()
-    return Recording(bits, fault, *kept[0])
-
-
-def _type_of(
-    memory: tuple[Any, ...], types: tuple[np.dtype[Any], np.dtype[Any]], is_in: bool
-) -> str:
-    """The dtype of an array's elements: of the input, of the sums, or unsigned integers."""
-    size = memory[5]
-    own = types[0] if is_in else types[1]
-    if size in (own.itemsize, 2 * own.itemsize, 0):  # twice: a sum and its mark
-        return own.name
-    return f"uint{8 * size}" if size in (1, 2, 4, 8) else "uint8"
+    has_more, table, *rest = kept[0]
+    return Recording(bits, fault, has_more, zlib.compress(table, 1), *rest)
 
 
 def memories(
-    run: Recording, types: tuple[np.dtype[Any], np.dtype[Any]], input_name: str
+    run: Recording, elements: np.dtype[Any], sums: np.dtype[Any], input_name: str
 ) -> list[Memory]:
-    """The arrays of a run. The addresses of global memory count from the lowest one."""
-    lowest = min((base for _, shared, _, base, _, _ in run.arrays if not shared), default=0)
+    """The arrays of a run, with bases that are the same in each run: its addresses are not.
+
+    Arrays that end at the same place belong to the same memory.
+    """
+    ends = list(dict.fromkeys(row[3] + row[4] for row in run.arrays if not row[1]))
     found = []
-    for row in run.arrays:
-        name, shared, launch, base, size, element = row
-        is_in = name == input_name and launch == 0
-        kind = "uint32" if element == 4 and name == "ticket" else _type_of(row, types, is_in)
+    for name, is_shared, launch, base, size, element in run.arrays:
+        own = elements if name == input_name and launch == 0 else sums
+        kind = f"uint{8 * element}" if element in (1, 2, 4, 8) else "uint8"
+        # also vectors and structures of sums, and a sum with its mark
+        if element % own.itemsize == 0 and name != "ticket":
+            kind = own.name
+        if not is_shared:
+            end = base + size
+            base = ends.index(end) * _GAP + _GAP // 2 + end % _ALIGNMENT - size
         count = max(size // dtypes.named(kind).itemsize, 1)
-        found.append(
-            Memory(name or "memory", "shared" if shared else "global", launch,
-                   base if shared else base - lowest, count, kind)
-        )  # fmt: skip
+        space = "shared" if is_shared else "global"
+        found.append(Memory(name or "memory", space, launch, base, count, kind))
     return found
-
-
-class Reader:
-    """Reads values out of a run's steps, by the type of what a step accesses."""
-
-    def __init__(self, run: Recording, arrays: list[Memory], sum_type: np.dtype[Any]) -> None:
-        self.table = run.table()
-        self.arrays = arrays
-        self.sum_type = sum_type
-        self.lanes = [_lanes(int(mask)) for mask in self.table["mask"]]
-        self.kinds = [KINDS[kind] for kind in self.table["kind"]]
-        self._views: dict[tuple[str, str], _Array] = {}
-
-    def array_of(self, step: int) -> int | None:
-        """The array that a step accesses. If lanes access several: the one of the first lane."""
-        if self.kinds[step] not in (*ACCESSES, "copy") or not self.lanes[step]:
-            return None
-        return int(self.table["lane"]["array"][step, self.lanes[step][0]])
-
-    def _view(self, what: str, kind: str) -> _Array:
-        if (what, kind) not in self._views:
-            raw = np.ascontiguousarray(self.table["lane"][what])
-            dtype = dtypes.named(kind)
-            self._views[what, kind] = raw.view(np.uint8).reshape(len(raw), 32, -1).view(dtype)
-        return self._views[what, kind]
-
-    def elements(self, step: int, what: str) -> _Array:
-        """What each of 32 lanes has as its value or result: an array of (lanes, elements)."""
-        array, kind = self.array_of(step), self.sum_type.name
-        size = int(self.table["bytes"][step])
-        if array is not None:
-            kind = self.arrays[array].dtype
-            if size % dtypes.named(kind).itemsize:
-                kind = f"uint{8 * size}" if size in (1, 2, 4, 8) else "uint8"
-        elif self.kinds[step] in ("__ballot_sync", "__match_any_sync"):
-            kind = "uint32"
-        count = max(min(size, _ROOM[what]) // dtypes.named(kind).itemsize, 1)
-        return self._view(what, kind)[step, :, :count]
-
-    def values(self, step: int, what: str) -> tuple[Any, ...]:
-        """By lane that takes part: a number, or a tuple of several."""
-        rows = self.elements(step, what).tolist()
-        if len(rows[0]) == 1:
-            return tuple([rows[lane][0] for lane in self.lanes[step]])
-        return tuple([tuple(rows[lane]) for lane in self.lanes[step]])
 
 
 def is_collective(kind: str) -> bool:
@@ -316,42 +316,61 @@ def is_collective(kind: str) -> bool:
     return kind.startswith("__") and kind not in (*BARRIERS, "__syncwarp")
 
 
+@lru_cache(1024)
 def _lanes(mask: int) -> tuple[int, ...]:
     return tuple(lane for lane in range(32) if mask >> lane & 1)
 
 
-def steps(reader: Reader, places: list[tuple[str | None, int]]) -> Iterator[Step]:
+def _dtype_of(kind: str, size: int, array: Memory | None, sums: str) -> str:
+    """The dtype of a step's values: that of the array, unless the access has another size."""
+    if array is None:
+        return "uint32" if kind in ("__ballot_sync", "__match_any_sync") else sums
+    if size % array.element == 0:
+        return array.dtype
+    return f"uint{8 * size}" if size in (1, 2, 4, 8) else "uint8"
+
+
+def _numbers(raw: _Array, size: int, dtype: str) -> tuple[Any, ...]:
+    """By lane: a number, or a tuple of several."""
+    used = np.ascontiguousarray(raw).view(np.uint8).reshape(len(raw), -1)[:, :size]
+    rows = np.ascontiguousarray(used).view(dtypes.named(dtype)).tolist()
+    return tuple([row[0] if len(row) == 1 else tuple(row) for row in rows])
+
+
+def steps(run: Recording, arrays: Sequence[Memory], sums: np.dtype[Any]) -> Iterator[Step]:
     """The steps without what the values contain."""
-    table = reader.table
-    heads = {name: table[name].tolist() for name in _HEAD}
-    counts = table["counts"][:, : len(NAMES)]
-    offsets, owners = table["lane"]["offset"], table["lane"]["owner"]
-    sources = table["lane"]["value"]
-    for number, (kind, lanes) in enumerate(zip(reader.kinds, reader.lanes, strict=True)):
-        array = reader.array_of(number)
-        file, line = (None, 0) if kind == "end" else places[heads["place"][number]]
-        block = heads["block"][number]
+    table = run.table()
+    heads = [table[name].tolist() for name in _HEAD]
+    for number, (launch, block, warp, kind_number, mask, size, place) in enumerate(
+        zip(*heads, strict=True)
+    ):
+        kind, lanes = KINDS[kind_number], _lanes(mask)
+        file, line = (None, 0) if kind == "end" else run.places[place]
+        mine, counts = table["lane"][number, list(lanes)], table["counts"][number, : len(NAMES)]
         more: dict[str, Any] = {}
-        if array is not None:
-            index = list(lanes)
-            owner = tuple(owners[number, index].tolist())
-            is_far = reader.arrays[array].space == "shared" and any(o != block for o in owner)
+        array: Memory | None = None
+        if lanes and kind in (*ACCESSES, "copy"):
+            numbers = mine["array"].tolist()
+            array, owner = arrays[numbers[0]], tuple(mine["owner"].tolist())
+            is_far = array.space == "shared" and any(one != block for one in owner)
+            offsets = zip(mine["offset"].tolist(), numbers, strict=True)
             more = {
-                "array": array,
-                "bytes": heads["bytes"][number],
-                "offsets": tuple(offsets[number, index].tolist()),
+                "array": numbers[0],
+                "bytes": size,
+                "offsets": tuple([at + arrays[i].base - array.base for at, i in offsets]),
                 "owner": owner if is_far else (),
             }
         if kind in ACCESSES or is_collective(kind):
-            more["values"] = reader.values(number, "value")
+            dtype = _dtype_of(kind, size, array, sums.name)
+            size = size or dtypes.named(dtype).itemsize
+            more["values"] = _numbers(mine["value"], size, dtype)
             if kind not in ("load", "store"):
-                more["results"] = reader.values(number, "result")
+                more["results"] = _numbers(mine["result"], size, dtype)
             if kind.startswith("__shfl"):
-                more["sources"] = tuple(sources[number, list(lanes), 1].tolist())
+                more["sources"] = tuple(mine["value"][:, 1].tolist())
         elif kind == "copy":
-            more["sources"] = tuple(sources[number, lanes[0]].tolist())
-        (added,) = np.nonzero(counts[number])
+            more["sources"] = tuple(mine["value"][0].tolist())
         yield Step(
-            heads["launch"][number], block, heads["warp"][number], kind, file or "", line, lanes,
-            counts={NAMES[c]: int(counts[number, c]) for c in added}, **more,
+            launch, block, warp, kind, file or "", line, lanes,
+            counts={NAMES[c]: int(counts[c]) for c in np.flatnonzero(counts)}, **more,
         )  # fmt: skip

@@ -21,9 +21,15 @@ def summary(shown: ReplayData) -> str:
     )
     if shown.fault:
         return f"{head} It failed: {shown.fault}"
-    if shown.is_right:
-        return f"{head} The sum is {shown.value}."
-    return f"{head} The sum came out as {shown.value}; {shown.expected} is right."
+    if not shown.is_right:
+        within = f", within {shown.bound:.1g}," if shown.bound else ""
+        return f"{head} The sum came out as {shown.value}; {shown.expected}{within} is right."
+    if shown.bound:
+        return (
+            f"{head} The sum is {shown.value}, right within the rounding of floats: at most "
+            f"{shown.bound:.1g} from {shown.expected}."
+        )
+    return f"{head} The sum is {shown.value}, exactly right."
 
 
 def sentence(shown: ReplayData, step: Step) -> str:
@@ -44,7 +50,7 @@ def _who(shown: ReplayData, step: Step) -> str:
 def _what(shown: ReplayData, step: Step) -> str:
     one = "s" if len(step.lanes) == 1 else ""
     if step.kind in ACCESSES:
-        return f"{_VERBS[step.kind]}{one} {_where(shown, step)}{_cost(shown, step)}"
+        return f"{_VERBS[step.kind]}{one} {_where(shown, step)}{_cost(step)}"
     if step.kind == "copy":
         return f"start{one} a copy of {step.bytes:,} bytes to {_where(shown, step)}"
     if step.kind == "fence":
@@ -82,21 +88,21 @@ def _spans(numbers: Sequence[int], to: str) -> str:
     return shown if count <= 4 else f"{shown}, .. {last} ({count})"
 
 
-def _cost(shown: ReplayData, step: Step) -> str:
+def _cost(step: Step) -> str:
     """What the access costs, if that is counted."""
-    counts = step.counts
+    counts, late = step.counts, "; with the lanes before" if step.is_late else ""
     for kind in ("shared_load", "shared_store"):
         waves = counts.get(f"{kind}_wavefronts", 0)
         least = waves - counts.get(f"{kind}_conflicts", 0)
         if waves:
             conflict = f", {waves} wavefronts where {least} would do" if waves > least else ""
-            return conflict or ", no conflict"
+            return f"{late}{conflict or ', no conflict'}"
     for kind in ("global_load", "global_store"):
         sectors = counts.get(f"{kind}_sectors", 0)
         if sectors:
             share = counts.get(f"{kind}_bytes_used", 0) / (32 * sectors)
             used = "all used" if share == 1 else f"{share:.0%} of them used"
-            return f", {counted(sectors, 'sector')} of 32 bytes, {used}"
+            return f"{late}, {counted(sectors, 'sector')} of 32 bytes, {used}"
     if step.kind == "atomic" and len(set(step.offsets)) < len(step.lanes):
         return ", one after another"
     return ""

@@ -31,11 +31,11 @@ def replay(
     if values is None and n is None and not made.signature.takes_n:
         n = made.domain.sizes[0] if made.domain.sizes else 4 * block * made.domain.per_thread
 
-    def runs(arrays: list[Array], wanted: Any, *how: Any) -> list[Recording]:
+    def runs(arrays: list[Array], mutes: bool, wanted: Any, *how: Any) -> list[Recording]:
         made.check_size(arrays[0].size if arrays else 0, block)
         pairs = made.pairs(elements, wanted)
         found: tuple[Recording, ...] = made.run(
-            "gpureduce.kernels.jobs", "record_all", pairs, arrays, wanted, *how,
+            "gpureduce.kernels.jobs", "record_all", pairs, arrays, mutes, wanted, *how,
             limits=made.limits.times(max(len(arrays), 1)), may_be_obsolete=True,
         )  # fmt: skip
         return [_readable(one, made.text) for one in found]

@@ -78,6 +78,81 @@ def test_an_element_that_is_left_out_is_not_in_the_sum():
     assert sum(shown.elements[i] for i in missing) == shown.expected - shown.value > 0
 
 
+def words_of(shown: gpureduce.Replay, step: replay_steps.Step, lane: int, value):
+    """The words of a lane's access: their place in memory, and their values."""
+    array = shown.arrays[step.array]
+    owner = step.owner[lane] if step.owner else step.block
+    scope = (step.launch, owner) if array.space == "shared" else (-1, -1)
+    values = value if isinstance(value, tuple) else (value,)
+    first, size = array.base + step.offsets[lane], step.bytes // len(values)
+    return [((*scope, first + i * size, size), one) for i, one in enumerate(values)]
+
+
+def replayed_memory(shown: gpureduce.Replay) -> dict[tuple[int, ...], object]:
+    """Makes all stores of a replay in the order of its steps. Each load must find their values."""
+    memory: dict[tuple[int, ...], object] = {}
+    for number, step in enumerate(shown.steps):
+        for lane in range(len(step.lanes) if step.kind in replay_steps.ACCESSES else 0):
+            if step.kind != "store":
+                for place, value in words_of(shown, step, lane, step.values[lane]):
+                    assert str(memory.get(place, value)) == str(value), (number, step, lane)
+            if step.kind != "load":
+                after = step.values if step.kind == "store" else step.results
+                memory.update(words_of(shown, step, lane, after[lane]))
+    return memory
+
+
+ORDERS = ["lockstep", "lockstep 1", "forward", "reverse", "random 3", "random 11"]
+
+
+@pytest.mark.parametrize("name", LADDER)
+def test_the_steps_make_the_memory_that_the_kernel_sees(name: str):
+    cases = [(63, 32, "float16"), (1, 32, "int8"), (300, 96, "int32"), (1003, 128, "float64")]
+    for number, order in enumerate(ORDERS):
+        n, block, dtype = cases[(number + len(name)) % len(cases)]
+        if name == "exact" or np.dtype(dtype).name not in registry.STRATEGIES[name].dtypes:
+            dtype = dtype_of(name)
+        block = 128 if registry.STRATEGIES[name].kind == "tiles" else block
+        shown = gpureduce.replay(name, n, block=block, dtype=dtype, schedule=order)
+        replayed_memory(shown)
+        assert shown.unknown is None or name not in RIGHT or name == "exact"
+
+
+# Lanes 16 to 31 come first to the last store, which the other lanes share.
+LATE = """__global__ void late(const int *in, int *out, int n)
+{
+    __shared__ int s[16];
+    int lane = threadIdx.x;
+    if (lane < 16)
+        for (int i = 0; i < 3; i++) s[lane] = in[lane];
+    out[0] = lane;
+}"""
+WIDE = """struct Wide { int a[12]; };
+__global__ void wide(const int *in, int *out, int n)
+{
+    __shared__ Wide s[2];
+    Wide w;
+    for (int i = 0; i < 12; i++) w.a[i] = in[i];
+    if (threadIdx.x == 0) s[0] = w;
+    __syncthreads();
+    if (threadIdx.x == 0) out[0] = s[0].a[0] + s[0].a[11];
+}"""
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("text", [LATE, WIDE])
+def test_memory_is_the_last_store(text: str, order: str):
+    made = gpureduce.kernel(text, finishes=True)
+    shown = gpureduce.replay(made, 32, block=32, grid=1, schedule=order)
+    memory = replayed_memory(shown)
+    out = next(array for array in shown.arrays if array.name == "out")
+    assert memory[-1, -1, out.base, 4] == shown.value
+    if text == WIDE:
+        stored = [one for key, one in sorted(memory.items()) if key[0] == 0]
+        assert stored == list(shown.elements[:12])
+        assert any(len(shown.parts[step.parts[0]]) == 2 for step in shown.steps if step.parts)
+
+
 TWICE = """__global__ void twice(const int *in, int *out, int n)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -98,9 +173,24 @@ FOREIGN = """__global__ void foreign(const int *in, int *out, int n)
 }"""
 
 
-@pytest.mark.parametrize(("text", "repeated", "foreign"), [(TWICE, [(3, 1, 1)], False),
-                                                           (FOREIGN, [], True)])  # fmt: skip
-def test_what_a_wrong_sum_contains(text: str, repeated: list[tuple[int, int, int]], foreign: bool):
+COUNT = """__global__ void count(const int *in, int *out, int n)
+{
+    if (threadIdx.x < 2) atomicAdd(out, 1);
+}"""
+STORED = """__global__ void stored(const int *in, int *out, int n)
+{
+    __shared__ int s[64];
+    s[threadIdx.x] = 5;
+    __syncthreads();
+    if (threadIdx.x == 0) out[0] = s[0];
+}"""
+
+
+@pytest.mark.parametrize(("text", "repeated", "foreign"), [
+    (TWICE, [(3, 1, 1)], ""), (FOREIGN, [], "what was in memory before"), (COUNT, [], "a constant"),
+    (STORED, [], "a constant"),
+])  # fmt: skip
+def test_what_a_wrong_sum_contains(text: str, repeated: list[tuple[int, int, int]], foreign: str):
     shown = gpureduce.replay(gpureduce.kernel(text), 64, block=64)
     assert not shown.is_right
     last = [step for step in shown.steps if step.kind in ("store", "atomic")][-1]
@@ -131,6 +221,28 @@ def test_sentences(name: str, how: dict[str, object], wanted: list[str]):
     assert [one for one in wanted if one not in "\n".join(shown.sentences)] == []
 
 
+def test_lanes_that_come_late_are_named_with_the_counts():
+    shown = gpureduce.replay(gpureduce.kernel(LATE, finishes=True), 32, block=32, grid=1)
+    late = [step for step in shown.steps if step.is_late]
+    assert [step.lanes for step in late] == [tuple(range(16))]
+    assert shown.sentences[shown.steps.index(late[0])].endswith(
+        "write out[0]; with the lanes before, 1 sector of 32 bytes, 12% of them used."
+    )
+
+
+def test_explain_names_the_replay():
+    assert "gpureduce replay sequential" in str(gpureduce.explain("sequential", n=64, block=32))
+
+
+def test_all_stores_of_exact_are_inside_of_their_arrays():
+    shown = gpureduce.replay("exact", 40)
+    stores = [step for step in shown.steps if step.kind == "store"]
+    assert shown.arrays[stores[-1].array].name == "out"
+    for step in stores:
+        array = shown.arrays[step.array]
+        assert max(step.offsets) + step.bytes <= array.count * array.element
+
+
 def test_a_step_of_another_blocks_shared_memory_names_the_block():
     shown = gpureduce.replay("cluster", 2048, block=64)
     assert any(re.search(r"read shared\[0\] of block [1-7]", one) for one in shown.sentences)
@@ -150,12 +262,73 @@ def test_other_orders_of_threads(order: str):
     assert shown.counters == gpureduce.replay("sequential", 256).counters
 
 
+@pytest.mark.parametrize("name", ["tiles", "bulk_copy"])
+def test_a_mark_beside_a_sum_is_a_constant(name: str):
+    """As a number of the sum's dtype, it is no integer."""
+    shown = gpureduce.replay(name, 200, block=256, dtype="float64", grid=1, schedule="lockstep 1")
+    assert shown.unknown is None
+
+
 @pytest.mark.parametrize("dtype", ["int8", "uint16", "float16", "float64", "bool"])
 def test_dtypes(dtype: str):
+    """Booleans have too few values to tell elements apart."""
     shown = gpureduce.replay("cascade", 200, dtype=dtype)
     assert shown.is_right and shown.dtype == dtype
-    if dtype != "bool":  # too few values to tell elements apart
-        assert shown.unknown is None and any(len(one) == 200 for one in shown.parts)
+    is_known = dtype != "bool"
+    assert shown.unknown == (None if is_known else 0)
+    assert any(len(one) == 200 for one in shown.parts) == is_known
+
+
+NOT_SUMS = {
+    "largest": "s[t] = max(in[t], in[t + 32]);",
+    "magnitude": "s[t] = abs(in[t]) + abs(in[t + 32]);",
+    "positive": "s[t] = (in[t] > 0 ? in[t] : 0) + (in[t + 32] > 0 ? in[t + 32] : 0);",
+    "above 4": "s[t] = (in[t] > 4 ? in[t] : 0) + in[t + 32];",
+    "twice": "s[t] = in[t] * 2 + in[t + 32];",
+    "with one more": "s[t] = in[t] + in[t + 32] + 1;",
+    "sum": "s[t] = in[t] + in[t + 32];",
+}
+
+
+@pytest.mark.parametrize("dtype", ["int", "float"])
+@pytest.mark.parametrize("name", NOT_SUMS)
+def test_what_is_no_sum_has_no_set(name: str, dtype: str):
+    """The set of each value that has one adds up to the value."""
+    text = f"""__global__ void odd(const {dtype} *in, {dtype} *out, int n)
+{{
+    __shared__ {dtype} s[32];
+    int t = threadIdx.x;
+    {NOT_SUMS[name]}
+    __syncthreads();
+    if (t == 0) {{
+        {dtype} total = 0;
+        for (int i = 0; i < 32; i++) total += s[i];
+        out[0] = total;
+    }}
+}}"""
+    values = [(7 * i) % 19 - 9 for i in range(64)]
+    shown = gpureduce.replay(gpureduce.kernel(text, finishes=True), values=values, block=32, grid=1,
+                             dtype="int32" if dtype == "int" else "float32")  # fmt: skip
+    for step in shown.steps:
+        for part, value in zip(step.parts, step.values, strict=bool(step.parts)):
+            if part is not None and not shown.parts[part].twice:
+                assert sum(shown.elements[i] for i in contained(shown, part)) == value
+    is_unknown = shown.steps[-2].parts in ((None,), ())
+    assert is_unknown == (shown.unknown is not None) == (name != "sum")
+
+
+@pytest.mark.parametrize(("values", "is_right"), [
+    ([0.1] * 200, True), ([1e8, 1.0, -1e8, 1.0] * 50, True), ([float("nan"), 1.0], True),
+    ([float("inf"), 1.0], True),
+])  # fmt: skip
+def test_float_sums_are_right_within_the_bound_of_rounding(values: list[float], is_right: bool):
+    shown = gpureduce.replay("sequential", values=values, dtype="float32")
+    assert shown.is_right == is_right
+    assert shown.bound <= 200 * 2**-22 * sum(map(abs, values)) or not np.isfinite(values).all()
+    assert ("within the rounding" in str(shown)) == (shown.bound > 0)
+    assert not gpureduce.replay("missing_barrier", 256, block=128, dtype="float32").is_right
+    exact = gpureduce.replay("exact", values=values, dtype="float32")
+    assert exact.is_right and exact.bound == 0 and "exactly right" in str(exact)
 
 
 FAULT = "__global__ void far(const int *in, int *out, int n) { out[0] = in[threadIdx.x + 99999]; }"
@@ -205,6 +378,9 @@ def test_a_race_is_shown_in_both_orders():
         gpureduce.replay("sequential", 64, race=found.races[0])
 
 
+RACE = gpureduce.races("missing_barrier").races[0]
+
+
 @pytest.mark.parametrize(("how", "error", "words"), [
     (("row_warp",), ValueError, "sums along an axis"),
     (("numpy",), ValueError, "runs on the processor"),
@@ -212,9 +388,12 @@ def test_a_race_is_shown_in_both_orders():
     (("sequential", 0), ValueError, "n must be from 1"),
     (("sequential", 10, {"values": [1]}), ValueError, "leave n out"),
     (("sequential", None, {"values": [[1]]}), ValueError, "list of numbers"),
-    (("sequential", 2**20), ValueError, "more than 65,536 steps .* take n=65,536 or less"),
+    (("sequential", 2**20), ValueError, "at most 16,384 elements.*take n=1,024"),
     (("sequential", None, {"values": [0.5], "dtype": "int32"}), ValueError, "values.0. is 0.5"),
     (("sequential", None, {"values": ["a"]}), TypeError, "must be numbers"),
+    (("sequential", None, {"values": np.zeros(20000)}), ValueError, "at most 16,384"),
+    (("sequential", None, {"values": np.ma.array([1, 2], mask=[0, 1])}), TypeError, "masked"),
+    (("missing_barrier", None, {"race": RACE, "schedule": "forward"}), ValueError, "schedule out"),
     (("sequential", None, {"race": "x"}), TypeError, "race must be one of"),
     (("sequential", None, {"dtype": "complex64"}), TypeError, "complex64"),
     (("sequential", None, {"schedule": "sideways"}), ValueError, "forward"),
@@ -249,8 +428,63 @@ def test_a_page_is_one_small_file(n: int, block: int, most: int, tmp_path):
         text = (tmp_path / "page.html").read_text()
         assert len(text) <= most
         assert not re.search(r"https?:|<link|src=|@import|url\(", text)
+    shown = gpureduce.replay(name, 64)
     with pytest.raises(ValueError, match=r"\.html"):
-        gpureduce.replay(name, 64).save(tmp_path / "page.txt")
+        shown.save(tmp_path / "page.txt")
+    other = tmp_path / "other.html"
+    other.write_text("mine")
+    with pytest.raises(FileExistsError, match="force=True"):
+        shown.save(other)
+    shown.save(other, force=True)
+
+
+def test_a_page_that_would_be_large_says_what_to_take(tmp_path):
+    values = np.random.default_rng(0).random(16384)
+    shown = gpureduce.replay("warp_shfl", values=values, block=32)
+    with pytest.raises(ValueError, match=r"at most 1 MB.*take n=\d,\d+"):
+        shown.save(tmp_path / "page.html")
+    assert json.loads(shown.to_json())["n"] == 16384
+
+
+def test_integers_beyond_those_of_javascript_are_text():
+    shown = gpureduce.replay("cascade", values=np.array([2**53, 1]))
+    data = json.loads(shown.to_json())
+    assert (data["value"], data["elements"]) == ("9007199254740993", [2**53, 1])
+    assert "9007199254740993" in str([step.get("values") for step in data["steps"]])
+
+
+def test_two_runs_are_the_same_to_the_last_byte():
+    text = """__device__ int total[3]; __device__ unsigned tickets;
+__global__ void k(const int *in, int *out, int n)
+{
+    atomicAdd(&total[threadIdx.x % 3], in[threadIdx.x]);
+    __syncthreads();
+    if (threadIdx.x == 0) out[0] = total[0] + total[1] + total[2];
+}"""
+    made = gpureduce.kernel(text, finishes=True)
+    first, second = (gpureduce.replay(made, 64, block=64, grid=1) for _ in range(2))
+    assert first.to_json() == second.to_json() and first.is_right
+    assert [one.name for one in first.arrays if one.space == "global"] == ["in", "out", "memory"]
+
+
+def test_what_a_kernel_prints_comes_once(capfd):
+    text = """#include <cstdio>
+__global__ void k(const int *in, int *out, int n)
+{
+    if (threadIdx.x == 0) { printf("hello\\n"); out[0] = in[0]; }
+}"""
+    gpureduce.replay(gpureduce.kernel(text, finishes=True), 1, grid=1)
+    assert capfd.readouterr().out.count("hello") == 1
+
+
+def test_an_endless_loop_reaches_the_most_steps():
+    text = """__global__ void k(const int *in, int *out, int n)
+{
+    while (*(volatile const int *)in > 0) ;
+    out[0] = 1;
+}"""
+    with pytest.raises(ValueError, match=r"16,384 steps for n=64 .*if it ends at all"):
+        gpureduce.replay(gpureduce.kernel(text, finishes=True), 64)
 
 
 def test_a_notebook_shows_the_page_in_a_frame():
@@ -264,6 +498,11 @@ def test_a_frame_and_a_film(tmp_path):
     of_readme = gpureduce.replay("interleaved_idx", 256).frame(11).svg()
     assert (Path(__file__).parents[2] / "docs" / "replay.svg").read_text() == of_readme
     assert shown.sentences[6].partition(",")[0] in svg and svg.count("<rect") > 100
+    for state in ("lane 15 of warp 0, executing", "lane 16 of warp 0, masked off",
+                  "lane 3 of warp 1, waiting at a barrier"):  # fmt: skip
+        assert state in of_readme
+    last = shown.frame(len(shown.steps) - 1).svg()
+    assert "lane 31 of warp 0, ended" in last and "not started" in shown.frame(0).svg()
     pytest.importorskip("matplotlib")
     image = pytest.importorskip("PIL.Image")
     shown.film(tmp_path / "rung.gif", steps=[0, 3, 6])

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from test_replay import LADDER, dtype_of
 
@@ -170,6 +171,36 @@ def test_a_click_on_a_word_shows_its_elements(browser: Browser, tmp_path: Path):
     assert browser.run(click) == ["64 elements: 0 to 63"]
 
 
+def test_what_a_value_contains_is_told_in_words(browser: Browser, tmp_path: Path):
+    text = """__global__ void k(const long long *in, long long *out, int n)
+{
+    __shared__ long long s[32];
+    s[threadIdx.x] = threadIdx.x ? in[threadIdx.x] * 3 : 7;
+    __syncthreads();
+    if (threadIdx.x == 0) out[0] = in[1] + in[2];
+}"""
+    values = np.arange(32, dtype=np.int64) + 2**60
+    made = gpureduce.kernel(text, finishes=True)
+    shown = gpureduce.replay(made, values=values, block=32, grid=1)
+    shown.save(tmp_path / "page.html")
+    browser.open(tmp_path / "page.html")
+    told = browser.run("""
+      const player = page.players[0], told = (number, lane) => {
+        goTo(number);
+        const held = player.model.registers.get(`0.0.0.${lane}`);
+        const scene = stage(player.model, { ...page.view, picked: { ...held, name: "x" } });
+        return [held.value, scene.items.find((one) => one.role === "contents").text];
+      };
+      const all = player.model.steps.map((one, i) => [one, i]);
+      const stores = all.filter(([one]) => one.kind === "store");
+      return stores.map(([one, i]) => told(i, one.lanes[0]));""")
+    assert told == [
+        [7, "a constant"],
+        [str(3 * values[1]), "not a plain sum of elements, or not known of which"],
+        [str(2**61 + 3), "2 elements: 1 and 2"],
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(("wide", "scheme"), [(390, "light"), (1200, "dark")])
 def test_a_phone_and_the_dark(wide: int, scheme: str, tmp_path: Path):
     gpureduce.replay("warp_shfl", 256).save(tmp_path / "page.html")
@@ -204,6 +235,8 @@ FRAMES = [
     ("interleaved_idx", 4, {"lane": 64, "word": 64}),
     ("warp_shfl", 1, {"lane": 64, "word": 2, "arrow": 16}),
     ("atomic_thread", 1, {"lane": 64, "sector": 1, "used": 32, "arrow": 32, "result": 1}),
+    # the words of `work` that are near those of the step, of 64 of them
+    ("global_tree", 3, {"lane": 64, "sector": 4, "used": 32, "arrow": 32, "result": 24}),
 ]
 
 

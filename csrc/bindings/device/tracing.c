@@ -370,17 +370,13 @@ static PyObject *launch_row(const void *launches, size_t i)
 /* What replay_sum() keeps of a recorder. */
 static PyObject *replayed(gr_recorder *recorder)
 {
-    const gr_step *steps;
-    const gr_step_array *arrays;
-    const gr_step_launch *launches;
-    size_t count = gr_recorded_replay(recorder, &steps);
-    size_t array_count = gr_recorded_arrays(recorder, &arrays);
-    size_t launch_count = gr_recorded_launches(recorder, &launches);
-    return Py_BuildValue("Ny#NNN", PyBool_FromLong(gr_has_more_steps(recorder)),
-                         count ? (const char *)steps : "", (Py_ssize_t)(count * sizeof *steps),
-                         list_of(gr_recorded_places(recorder), place_row, recorder),
-                         list_of(array_count, array_row, arrays),
-                         list_of(launch_count, launch_row, launches));
+    gr_kept_steps kept = gr_recorded_replay(recorder);
+    return Py_BuildValue("Ny#NNN", PyBool_FromLong(kept.has_more),
+                         kept.step_count ? (const char *)kept.steps : "",
+                         (Py_ssize_t)(kept.step_count * sizeof *kept.steps),
+                         list_of(kept.place_count, place_row, recorder),
+                         list_of(kept.array_count, array_row, kept.arrays),
+                         list_of(kept.launch_count, launch_row, kept.launches));
 }
 
 static PyObject *py_replay_sum(PyObject *self, PyObject *args)

@@ -88,27 +88,12 @@ static inline __attribute__((always_inline)) Instruction *come_to(gr_recorder *r
         column->used = time + 1;
     }
     Instruction *instruction = &column->instructions[time];
-    if (r->replay && !instruction->mask)
+    if (r->replay && !(instruction->mask &&
+                       joins(r->replay.get(), instruction->step, lane, address, place.size)))
         instruction->step = keep_step(r, lane->warp, place.deed, number, place.size);
     instruction->mask |= 1u << index;
     instruction->address[index] = address;
     return instruction;
-}
-
-/* The step that an access of the running lane belongs to: that of the warp's instruction. In orders
- * other than lockstep, lanes make their accesses at different times. Then it is a step of its own,
- * unless no other step has come since the last lane's. */
-static uint32_t step_now(gr_recorder *r, const Worker *w, const Instruction *instruction,
-                         size_t bytes, Deed deed)
-{
-    if (w->schedule == GR_SCHEDULE_LOCKSTEP)
-        return instruction->step;
-    const std::vector<gr_step> &steps = r->replay->steps;
-    const gr_step &first = steps[instruction->step], &last = steps.back();
-    if (last.place == first.place && last.warp == first.warp && last.block == first.block &&
-        !(last.mask >> w->lane->index & 1))
-        return (uint32_t)steps.size() - 1;
-    return keep_step(r, w->lane->warp, deed, first.place, bytes);
 }
 
 /* Runs `count`, which adds to the counters of a place, for a step of a replay. */
@@ -193,8 +178,7 @@ void count_access(Worker *w, const void *address, size_t size, Access kind, cons
             Place here = {(uintptr_t)place, 0, 0, part, deeds[kind]};
             const Instruction *instruction = come_to(r, w->lane, here, at);
             if (r->replay)
-                keep_access(w, step_now(r, w, instruction, part, deeds[kind]), at, part,
-                            deeds[kind]);
+                keep_access(w, instruction->step, at, part, deeds[kind]);
         }
     });
 }
@@ -217,6 +201,7 @@ void count_copy(Worker *w, const void *shared, const void *global, size_t bytes,
         unsigned number = place_number(r, site(file, line, MEETING));
         uint32_t step = 0;
         if (r->replay) {
+            settle(w);
             step = keep_step(r, w->lane->warp, GR_STEP_COPY, number, bytes);
             keep_copy(w, step, (uintptr_t)shared, (uintptr_t)global);
         }

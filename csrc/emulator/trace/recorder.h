@@ -40,7 +40,7 @@ struct Place {
  * n-th time. */
 struct Instruction {
     uint32_t mask;
-    uint32_t step; /* its number among the steps of a replay */
+    uint32_t step; /* of a replay: that of the lane that came last */
     uintptr_t address[32];
 };
 
@@ -86,11 +86,12 @@ struct Replay {
     std::vector<gr_step_launch> launches;
     size_t most;
     bool has_more;
-    struct { /* a store or an atomic: what it leaves in memory is read when it has been made */
+    struct Pending {
         uint32_t step, lane;
         uintptr_t address;
-        size_t bytes; /* 0: there is none */
-    } pending;
+        size_t bytes;
+    };
+    std::vector<Pending> pending; /* a store or an atomic that is about to be made, in pieces */
 };
 
 /* Atomics by address. */
@@ -168,6 +169,9 @@ void count_end(Worker *w, const Lane *lane);
 
 /* Steps of a replay. keep_step() begins one and returns its number; throws std::bad_alloc. */
 void keep_launch(gr_recorder *r, const Launch *launch);
+/* Whether a lane's access, which comes now, can be shown as part of a step that other lanes of its
+ * warp have made: nothing that has come since depends on it. */
+bool joins(const Replay *replay, uint32_t step, const Lane *lane, uintptr_t address, size_t bytes);
 uint32_t keep_step(gr_recorder *r, const Warp *warp, unsigned kind, uint32_t place, size_t bytes);
 void keep_access(Worker *w, uint32_t step, uintptr_t address, size_t bytes, unsigned kind);
 void keep_copy(Worker *w, uint32_t step, uintptr_t shared, uintptr_t global);
@@ -177,7 +181,7 @@ void settle_step(Replay *replay);
 inline void settle(Worker *w)
 {
     Replay *replay = w->recorder->replay.get();
-    if (replay && replay->pending.bytes)
+    if (replay && !replay->pending.empty())
         settle_step(replay);
 }
 

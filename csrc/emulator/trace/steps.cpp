@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "emulator/runtime/fault.h"
+#include "emulator/runtime/guard.h"
 #include "emulator/runtime/shared_memory.h"
 #include "emulator/trace/lines.h"
 #include "emulator/trace/recorder.h"
@@ -46,10 +47,10 @@ void keep_launch(gr_recorder *r, const Launch *launch)
     }
 }
 
-/* Returns the number of the array of this launch that has the address: of several in one
- * allocation, the one that begins last before it. `beyond`: also an address behind the end. */
+/* Returns the number of the array of this launch that has the address, or a byte `beyond` its end:
+ * of several in one allocation, the one that begins last before it. */
 static uint32_t find_array(const Replay *replay, bool is_shared, uint64_t at, const char *name,
-                           bool beyond = false)
+                           uint64_t beyond = 0)
 {
     uint32_t found = UINT32_MAX;
     for (size_t i = replay->arrays.size(); i-- > 0;) {
@@ -57,7 +58,7 @@ static uint32_t find_array(const Replay *replay, bool is_shared, uint64_t at, co
         if (array->launch + 1 != replay->launches.size())
             break;
         if (!array->is_shared == is_shared || at < array->base ||
-            (!beyond && at - array->base >= array->bytes) || (name && array->name != name))
+            at - array->base >= array->bytes + beyond || (name && array->name != name))
             continue;
         if (found == UINT32_MAX || array->base > replay->arrays[found].base)
             found = (uint32_t)i;
@@ -85,17 +86,22 @@ static void find_shared(const Worker *w, Replay *replay, gr_step_lane *lane, uin
 
 static void find_global(Replay *replay, gr_step_lane *lane, uintptr_t address, size_t bytes)
 {
-    lane->array = find_array(replay, false, address, nullptr);
-    uintptr_t first;
-    if (lane->array == UINT32_MAX && !device_range(reinterpret_cast<const void *>(address), &first))
-        lane->array = find_array(replay, false, address, nullptr, true);
+    uintptr_t first = 0;
+    size_t size = device_range(reinterpret_cast<const void *>(address), &first);
+    lane->array = find_array(replay, false, address, nullptr, size ? 0 : guard_bytes);
     if (lane->array == UINT32_MAX) {
-        first = address;
-        size_t size = device_range(reinterpret_cast<const void *>(address), &first);
+        if (!size) { /* a __device__ variable: an array for each page of such memory */
+            size = 4096;
+            first = address - address % size;
+        }
         lane->array = (uint32_t)replay->arrays.size();
-        add_array(replay, nullptr, false, first, size ? size : bytes, 0);
+        add_array(replay, nullptr, false, first, size, 0);
     }
-    lane->offset = address - replay->arrays[lane->array].base;
+    gr_step_array *array = &replay->arrays[lane->array];
+    lane->offset = address - array->base;
+    if (!size && !device_range(reinterpret_cast<const void *>(array->base), &first) &&
+        lane->offset + bytes > array->bytes)
+        array->bytes = lane->offset + bytes; /* memory of the host, whose size is not known */
 }
 
 static void find(const Worker *w, gr_step_lane *lane, uintptr_t address, size_t bytes)
@@ -126,29 +132,63 @@ uint32_t keep_step(gr_recorder *r, const Warp *warp, unsigned kind, uint32_t pla
     return (uint32_t)replay->steps.size() - 1;
 }
 
+/* Whether an access must stay behind an earlier step: both access a byte, not both of them by
+ * loads. `lanes`: of that step. */
+static bool depends(const gr_step *step, uint32_t lanes, unsigned kind, uintptr_t address,
+                    size_t bytes)
+{
+    if (step->kind > GR_STEP_ATOMIC || kind > GR_STEP_ATOMIC ||
+        (step->kind == GR_STEP_LOAD && kind == GR_STEP_LOAD))
+        return step->kind == GR_STEP_COPY;
+    for (; lanes; lanes &= lanes - 1) {
+        uintptr_t at = step->lane[__builtin_ctz(lanes)].address;
+        if (at < address + bytes && address < at + step->bytes)
+            return true;
+    }
+    return false;
+}
+
+bool joins(const Replay *replay, uint32_t number, const Lane *lane, uintptr_t address, size_t bytes)
+{
+    enum { MOST_BETWEEN = 32 };
+    const std::vector<gr_step> &steps = replay->steps;
+    const gr_step *own = &steps[number];
+    if (steps.size() - number > MOST_BETWEEN)
+        return false;
+    for (size_t i = number + 1; i < steps.size(); ++i) {
+        bool is_own_warp = steps[i].warp == own->warp && steps[i].block == own->block;
+        if ((is_own_warp && steps[i].mask >> lane->index & 1) ||
+            depends(&steps[i], steps[i].mask, own->kind, address, bytes))
+            return false;
+    }
+    /* a step's lanes are shown in ascending order */
+    return !depends(own, own->mask >> lane->index << lane->index, own->kind, address, bytes);
+}
+
 void keep_access(Worker *w, uint32_t number, uintptr_t address, size_t bytes, unsigned kind)
 {
     Replay *replay = w->recorder->replay.get();
     gr_step *step = &replay->steps[number];
     gr_step_lane *lane = &step->lane[w->lane->index];
     step->mask |= 1u << w->lane->index;
+    lane->address = address;
     find(w, lane, address, bytes);
     if (kind != STORE)
         memcpy(lane->value, reinterpret_cast<const void *>(address), bytes);
     if (kind != LOAD)
-        replay->pending = {number, w->lane->index, address, bytes};
+        replay->pending.push_back({number, w->lane->index, address, bytes});
 }
 
 void settle_step(Replay *replay)
 {
-    auto *pending = &replay->pending;
-    gr_step *step = &replay->steps[pending->step];
-    gr_step_lane *lane = &step->lane[pending->lane];
-    bool is_atomic = step->kind == GR_STEP_ATOMIC;
-    memcpy(
-        is_atomic ? &lane->result : lane->value, reinterpret_cast<const void *>(pending->address),
-        is_atomic && pending->bytes > sizeof lane->result ? sizeof lane->result : pending->bytes);
-    pending->bytes = 0;
+    for (const Replay::Pending &one : replay->pending) {
+        gr_step *step = &replay->steps[one.step];
+        gr_step_lane *lane = &step->lane[one.lane];
+        bool is_atomic = step->kind == GR_STEP_ATOMIC;
+        memcpy(is_atomic ? &lane->result : lane->value, reinterpret_cast<const void *>(one.address),
+               is_atomic && one.bytes > sizeof lane->result ? sizeof lane->result : one.bytes);
+    }
+    replay->pending.clear();
 }
 
 void keep_copy(Worker *w, uint32_t number, uintptr_t shared, uintptr_t global)
@@ -188,32 +228,11 @@ int gr_keep_steps(gr_recorder *recorder, size_t most)
     return recorder->replay != nullptr;
 }
 
-int gr_has_more_steps(const gr_recorder *recorder)
+gr_kept_steps gr_recorded_replay(const gr_recorder *recorder)
 {
-    return recorder->replay->has_more;
-}
-
-size_t gr_recorded_replay(const gr_recorder *recorder, const gr_step **steps)
-{
-    *steps = recorder->replay->steps.data();
-    return recorder->replay->steps.size();
-}
-
-size_t gr_recorded_arrays(const gr_recorder *recorder, const gr_step_array **arrays)
-{
-    *arrays = recorder->replay->arrays.data();
-    return recorder->replay->arrays.size();
-}
-
-size_t gr_recorded_launches(const gr_recorder *recorder, const gr_step_launch **launches)
-{
-    *launches = recorder->replay->launches.data();
-    return recorder->replay->launches.size();
-}
-
-size_t gr_recorded_places(const gr_recorder *recorder)
-{
-    return recorder->places.size();
+    const gr::Replay *r = recorder->replay.get();
+    return {r->has_more,     r->steps.data(),  r->arrays.data(),   r->launches.data(),
+            r->steps.size(), r->arrays.size(), r->launches.size(), recorder->places.size()};
 }
 
 const char *gr_step_name(unsigned kind)

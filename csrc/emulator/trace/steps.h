@@ -26,7 +26,8 @@ enum {
 
 /* A lane's part in a step. `array` is its number among gr_recorded_arrays(). */
 typedef struct {
-    uint64_t offset;   /* of a memory access, in bytes from the array's first byte */
+    uint64_t address; /* of a memory access; below: in bytes from the array's first byte */
+    uint64_t offset;
     uint64_t value[2]; /* loaded, stored, or in memory before the atomic; operand of a collective,
                         * and the lane that a shuffle reads; a copy's source: offset and array */
     uint64_t result;   /* in memory after the atomic; the lane's result of a collective */
@@ -60,12 +61,16 @@ typedef struct {
  * threads keep the order that the caller has chosen. Returns false if out of memory. */
 int gr_keep_steps(gr_recorder *recorder, size_t most);
 
-/* Whether there were more steps; the launch then failed. */
-int gr_has_more_steps(const gr_recorder *recorder);
-size_t gr_recorded_replay(const gr_recorder *recorder, const gr_step **steps);
-size_t gr_recorded_arrays(const gr_recorder *recorder, const gr_step_array **arrays);
-size_t gr_recorded_launches(const gr_recorder *recorder, const gr_step_launch **launches);
-size_t gr_recorded_places(const gr_recorder *recorder);
+/* What a recorder has kept. */
+typedef struct {
+    int has_more; /* there were more steps; the launch then failed */
+    const gr_step *steps;
+    const gr_step_array *arrays;
+    const gr_step_launch *launches;
+    size_t step_count, array_count, launch_count, place_count;
+} gr_kept_steps;
+
+gr_kept_steps gr_recorded_replay(const gr_recorder *recorder);
 void gr_recorded_place(const gr_recorder *recorder, size_t place, const char **file, int *line);
 
 /* The name of a step's operation in CUDA, or of its kind. */

@@ -121,7 +121,7 @@ class Model {
 
   element(number) {
     if (!this.elements.has(number))
-      this.elements.set(number, new Part({ runs: [[number, 1, 1]], repeated: [], foreign: false }, this.data.n));
+      this.elements.set(number, new Part({ runs: [[number, 1, 1]], repeated: [] }, this.data.n));
     return this.elements.get(number);
   }
 
@@ -222,7 +222,10 @@ class Part {
     if (!this.known.has(name)) {
       const found = new Array(bins).fill(0), share = bins / (high - low + 1);
       for (const [first, step, count] of runs)
-        for (let i = 0; i < count; i++) {
+        for (let bin = 0; step === 1 && bin < bins; bin++)
+          found[bin] += Math.max(Math.min((first + count - low) * share, bin + 1) - Math.max((first - low) * share, bin), 0);
+      for (const [first, step, count] of runs)
+        for (let i = 0; step > 1 && i < count; i++) {
           const from = (first + i * step - low) * share, to = Math.max(Math.ceil(from + share), Math.floor(from) + 1);
           for (let bin = Math.floor(from); bin < to; bin++)
             if (bin >= 0 && bin < bins) found[bin] += Math.min(share, 1);
@@ -233,14 +236,14 @@ class Part {
   }
 
   get text() {
-    if (this.foreign && !this.count) return "what was in memory before";
+    if (this.foreign && !this.count) return this.foreign;
     if (!this.count) return "no element";
     const spans = this.runs.slice(0, 3).map(([first, step, count]) =>
       count === 1 ? `${first}` : count === 2 ? `${first} and ${first + step}` : step === 1 ? `${first} to ${first + count - 1}`
         : `${first}, ${first + step}, .., ${first + step * (count - 1)}`);
     const more = this.runs.length > 3 ? `, and ${this.runs.length - 3} more spans` : "";
     const twice = this.repeated.length ? "; some of them more than once" : "";
-    const foreign = this.foreign ? "; and what was in memory before" : "";
+    const foreign = this.foreign ? `; and ${this.foreign}` : "";
     return `${this.count} element${this.count > 1 ? "s" : ""}: ${spans.join("; ")}${more}${twice}${foreign}`;
   }
 }

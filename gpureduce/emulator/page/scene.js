@@ -50,7 +50,7 @@ function shortened(value, width) {
     const brief = { notation: "compact", maximumSignificantDigits: 2 };
     if (!Number.isInteger(one)) forms.push(one.toPrecision(3), one.toPrecision(2));
     forms.push(Intl.NumberFormat("en", brief).format(one).replace(/^(-?)0\./, "$1."));
-  }
+  } else if (/^-?\d+$/.test(one)) forms.push(Number(one).toExponential(0)); // an integer beyond 2^53
   return forms.find((text) => text.length * 5.6 <= width) || "";
 }
 
@@ -70,7 +70,7 @@ function stage(model, view) {
   if (step.block === block) drawArrows(scene, model, step, lanes, new Map([...words, ...sectors]));
   drawInput(scene, model, step);
   scene.window = all;
-  drawResults(scene, model, step);
+  drawResults(scene, model);
   drawContents(scene, model, view.picked ?? firstValue(model, step));
   scene.height = scene.y + 8;
   return scene;
@@ -118,7 +118,7 @@ const STATUS = {
 /* The words of a block's shared memory that its launch uses, by bank. Returns their places. */
 function drawShared(scene, model, block) {
   const launch = model.step.launch, places = new Map(), now = touched(model);
-  const used = sharedWords(model, launch, block);
+  const used = wordsOf(model, launch, block);
   if (!used.length) return places;
   const rows = [...new Set(used.map((word) => Math.floor(word.byte / 128)))].sort((a, b) => a - b);
   const shown = rowsToShow(rows, now, used), height = shown.length > 10 ? 12 : CELL;
@@ -179,23 +179,27 @@ function touched(model) {
   return found;
 }
 
-function sharedWords(model, launch, block) {
-  model.sharedOf ??= new Map();
+/* The words of a block's shared memory that a launch uses; without a launch, those of global
+ * memory, except for the input. Sorted by their places. */
+function wordsOf(model, launch, block) {
   const name = `${launch}.${block}`;
-  if (!model.sharedOf.has(name)) {
+  model.wordsOf ??= new Map();
+  if (!model.wordsOf.has(name)) {
     const found = new Map();
     for (const step of model.steps) {
-      if (step.launch !== launch || step.array === undefined) continue;
-      const array = model.data.arrays[step.array];
-      if (array.space !== "shared" || !ACCESSES.includes(step.kind)) continue;
+      if (!ACCESSES.includes(step.kind)) continue;
+      const array = model.data.arrays[step.array], isShared = array.space === "shared";
+      if (isShared ? step.launch !== launch : launch !== undefined) continue;
       step.lanes.forEach((_, i) => model.words(step, i).forEach((word) => {
-        if (word.owner === block && !found.has(word.key))
+        if (word.element === null && (!isShared || word.owner === block) && !found.has(word.key))
           found.set(word.key, { ...word, name: array.name, index: Math.floor((word.byte - array.base) / array.element) });
       }));
     }
-    model.sharedOf.set(name, [...found.values()].sort((a, b) => a.byte - b.byte));
+    const words = [...found.values()].sort((a, b) => a.byte - b.byte);
+    words.forEach((word, i) => found.set(word.key, i));
+    model.wordsOf.set(name, Object.assign(words, { places: found }));
   }
-  return model.sharedOf.get(name);
+  return model.wordsOf.get(name);
 }
 
 /* A bank conflict, as the queue that it is: a row for each wavefront, with the lanes it serves. */
@@ -296,27 +300,20 @@ function hueOf(scene, element) {
   return element < low || element > high ? "line" : (element - low) / Math.max(high - low, 1);
 }
 
-/* The words of other global arrays that were written. */
-function drawResults(scene, model, step) {
-  const now = touched(model), words = [];
-  const arrays = model.data.arrays.filter((one) => one.space === "global" && one.base !== model.inputBase && one.launch <= step.launch);
-  for (const [key, held] of model.memory) {
-    if (key[0] !== "g" || held.element !== null) continue;
-    const byte = Number(key.slice(1));
-    const array = arrays.filter((one) => byte >= one.base && byte < one.base + one.count * one.element).sort((a, b) => b.base - a.base || a.launch - b.launch)[0];
-    if (array) words.push({ key, held, name: array.name, index: Math.floor((byte - array.base) / array.element), byte });
-  }
-  if (!words.length) return;
-  words.sort((a, b) => a.byte - b.byte);
-  const at = words.findIndex((word) => now.has(word.key));
-  const first = Math.max(Math.min(at - 8, words.length - 24), 0), shown = words.slice(first, first + 24);
+/* The words of other global arrays that were read or written. */
+function drawResults(scene, model) {
+  const now = touched(model), words = wordsOf(model), at = [...now.keys()].find((key) => words.places.has(key));
+  const first = Math.max(Math.min((words.places.get(at) ?? 0) - 8, words.length - 24), 0);
+  const shown = words.slice(first, first + 24).filter((word) => model.memory.has(word.key));
+  if (!shown.length) return;
   scene.heading("Sums in global memory", words.length > 24 ? `${words.length} words` : "");
   const wide = (LANES * CELL) / 12;
   shown.forEach((word, i) => {
     const x = LEFT + (i % 12) * wide, y = scene.y + Math.floor(i / 12) * 28, title = `${word.name}[${word.index}]`;
+    const held = model.memory.get(word.key);
     scene.text(x + 1, y + 8, title, { size: 8, fill: "faint" });
-    scene.value(x, y + 10, wide - 2, 16, word.held,
-      { ring: now.has(word.key) ? RINGS[now.get(word.key)] : undefined, role: "result", title, held: { ...word.held, name: title } });
+    scene.value(x, y + 10, wide - 2, 16, held,
+      { ring: now.has(word.key) ? RINGS[now.get(word.key)] : undefined, role: "result", title, held: { ...held, name: title } });
   });
   scene.y += Math.ceil(shown.length / 12) * 28;
 }
@@ -328,7 +325,7 @@ function drawContents(scene, model, held) {
   const value = Array.isArray(held.value) ? held.value.join(", ") : held.value;
   scene.heading(`${held.name}: ${value}`, "");
   scene.y += 8;
-  scene.text(LEFT, scene.y, part ? part.text : "not known which elements are in it", { fill: "faint", role: "contents" });
+  scene.text(LEFT, scene.y, part ? part.text : "not a plain sum of elements, or not known of which", { fill: "faint", role: "contents" });
   scene.y += 4;
   if (!part) return;
   const count = Math.min(model.data.n, wide), each = wide / count;
