@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import gpureduce
 from cases import numpy_dtype
-from exact_cases import FORMATS, bits_of, expected_bits, short_sums
+from exact_cases import FORMATS, bits_of, expected_bits, expected_rows, short_sums
 from segment_calls import (
     COMPLEX,
     FLOATS,
@@ -281,10 +281,11 @@ def test_short_sums_at_all_places_of_a_pair(dtype, target):
     rows = short_sums(np.random.default_rng(12), 9001, dtype)
     ids = np.repeat(np.arange(len(rows)), 4)
     found = by_host(rows.reshape(-1), ids, dtype=target)
-    assert FORMATS[target].bits(found).tolist() == [expected_bits(row, target) for row in rows]
+    fmt, to = FORMATS[dtype], FORMATS[target]
+    assert to.bits(found).tolist() == expected_rows(fmt, rows, target)
     initial = by_host(rows.reshape(-1), ids, dtype=target, initial=1.5)
     more = np.hstack([rows, np.full((len(rows), 1), 1.5, dtype)])
-    assert FORMATS[target].bits(initial).tolist() == [expected_bits(row, target) for row in more]
+    assert to.bits(initial).tolist() == expected_rows(fmt, more, target)
 
 
 def test_ties_are_broken_by_bits_far_below():

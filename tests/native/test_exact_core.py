@@ -30,8 +30,8 @@ from gpureduce.core.registry import DTYPES
 LAYERS = (["exact"], ["cpu", "threads"])
 
 
-COMMON = ["gcc", "-std=c11", "-D_GNU_SOURCE", "-O1", f"-I{CSRC}", "-c"]
-STRICT = ["-Wall", "-Wextra", "-Werror", "-fsanitize=undefined", "-fno-sanitize-recover=all"]
+COMMON = ["gcc", "-std=c11", "-D_GNU_SOURCE", f"-I{CSRC}", "-c"]
+STRICT = ["-O1", "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined", "-fno-sanitize-recover=all"]
 
 
 def compile_core(folder):

@@ -73,8 +73,8 @@ def integers(fmt: Format, bits: Array) -> tuple[Array, Array, Array]:
 
 
 def total_of(mantissa: Array, shift: Array) -> int:
-    """The sum of mantissas, each shifted. Halves of 27 bits: float64 adds up 2^26 of them exactly."""
-    assert mantissa.size < 2**26
+    """The sum of shifted mantissas. Halves of 27 bits: float64 adds up 2^26 of them exactly."""
+    assert mantissa.size <= 2**26
     high, low = np.bincount(shift, mantissa >> 27), np.bincount(shift, mantissa & 2**27 - 1)
     used = np.flatnonzero((high != 0) | (low != 0)).tolist()
     return sum((int(high[s]) * 2**27 + int(low[s])) << s for s in used)
