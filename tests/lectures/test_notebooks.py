@@ -11,6 +11,7 @@ import gpureduce
 from gpureduce import lectures
 from gpureduce.hardware import tables
 from gpureduce.lectures import axes, keys
+from user_kernels import some
 
 nbformat = pytest.importorskip("nbformat")
 pytest.importorskip("nbclient")
@@ -47,7 +48,7 @@ def test_all_are_there():
     assert [path.stem for path in NOTEBOOKS] == LESSONS
 
 
-@each
+@pytest.mark.parametrize("path", some(NOTEBOOKS, 4), ids=lambda path: path.stem)
 @pytest.mark.filterwarnings("ignore")  # Jupyter's own
 @pytest.mark.skipif(
     bool(gpureduce.build_info()["sanitize"]),

@@ -70,6 +70,7 @@ def wide_loads(rows: list[str]) -> list[str]:
     return [row for row in rows if row.startswith("vector_load common.h")]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not CSRC.exists() or not COMPILERS, reason="no source, or no compiler")
 def test_compilers_and_their_options_make_no_difference(tmp_path):
     """Counts per line are the same for each compiler of the kernels and for all its options."""

@@ -58,7 +58,7 @@ FORMATS = {name: Format(name) for name in FLOATS}
 # --- the oracle -----------------------------------------------------------------------------------
 
 
-def integers(fmt: Format, bits: Array) -> tuple[list[int], list[int], Array]:
+def integers(fmt: Format, bits: Array) -> tuple[Array, Array, Array]:
     """Signed mantissas, how far each is shifted up, and 0, 1, 2, 4: finite, nan, inf, -inf."""
     wide = bits.astype(np.uint64)
     field = (wide >> np.uint64(fmt.fraction)).astype(np.int64) & (fmt.most_field + 1)
@@ -69,7 +69,15 @@ def integers(fmt: Format, bits: Array) -> tuple[list[int], list[int], Array]:
     mantissa = np.where(field > 0, mantissa + (1 << fmt.fraction), mantissa)
     mantissa = np.where(special, 0, np.where(negative, -mantissa, mantissa))
     shift = np.maximum(field, 1) - 1 + fmt.least - LEAST
-    return mantissa.tolist(), shift.tolist(), kinds
+    return mantissa, shift, kinds
+
+
+def total_of(mantissa: Array, shift: Array) -> int:
+    """The sum of shifted mantissas. Halves of 27 bits: float64 adds up 2^26 of them exactly."""
+    assert mantissa.size <= 2**26
+    high, low = np.bincount(shift, mantissa >> 27), np.bincount(shift, mantissa & 2**27 - 1)
+    used = np.flatnonzero((high != 0) | (low != 0)).tolist()
+    return sum((int(high[s]) * 2**27 + int(low[s])) << s for s in used)
 
 
 def exact_integer(array: Array) -> int:
@@ -77,7 +85,7 @@ def exact_integer(array: Array) -> int:
     fmt = FORMATS[array.dtype.name]
     mantissa, shift, kinds = integers(fmt, fmt.bits(array).reshape(-1))
     assert not kinds.any()
-    return sum(map(operator.lshift, mantissa, shift))
+    return total_of(mantissa, shift)
 
 
 def round_integer(fmt: Format, total: int) -> int:
@@ -106,8 +114,8 @@ def expected_bits(array: Array, target: str | None = None) -> int:
     """What the exact sum of one array is, as the bits of a `target`."""
     fmt = FORMATS[array.dtype.name]
     mantissa, shift, kinds = integers(fmt, fmt.bits(array).reshape(-1))
-    total = sum(map(operator.lshift, mantissa, shift))
-    return combine(FORMATS[target or fmt.name], int(np.bitwise_or.reduce(kinds, initial=0)), total)
+    special = int(np.bitwise_or.reduce(kinds, initial=0))
+    return combine(FORMATS[target or fmt.name], special, total_of(mantissa, shift))
 
 
 def short_sums(rng: np.random.Generator, n: int, dtype: str) -> Array:
@@ -130,7 +138,7 @@ def expected_rows(fmt: Format, rows: Array, target: str | None = None) -> list[i
     bits = fmt.bits(rows)
     count, n = bits.shape
     mantissa, shift, kinds = integers(fmt, bits.reshape(-1))
-    terms = list(map(operator.lshift, mantissa, shift))
+    terms = list(map(operator.lshift, mantissa.tolist(), shift.tolist()))
     kind = np.bitwise_or.reduce(kinds.reshape(count, n), axis=1).tolist()
     return [combine(to, kind[i], sum(terms[i * n : (i + 1) * n])) for i in range(count)]
 

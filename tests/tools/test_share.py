@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import collections
-import subprocess
-import sys
 from pathlib import Path
+from types import SimpleNamespace
 
-TESTS = Path(__file__).resolve().parents[1]
-
-
-def _cases(*options: str) -> collections.Counter[str]:
-    """How many cases of each test of a file are chosen."""
-    command = [sys.executable, *"-P -m pytest --collect-only -q -p no:cacheprovider".split()]
-    done = subprocess.run(
-        [*command, *options, str(TESTS / "core" / "test_cpu.py")],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    names = [line for line in done.stdout.splitlines() if "::" in line]
-    return collections.Counter(name.partition("[")[0] for name in names)
+CONFTEST = Path(__file__).resolve().parents[1] / "conftest.py"
+CASES = [f"tests/test_x.py::test_{t}[{case}]" for t in range(5) for case in range(100)]
 
 
-def test_a_share_of_the_cases_of_every_test():
-    every, some = _cases(), _cases("--share", "4")
-    assert set(some) == set(every)
-    assert some.total() < every.total() / 2
+def test_a_share_of_the_cases_of_every_test(request):
+    plugin, left = request.config.pluginmanager.get_plugin(str(CONFTEST)), []
+
+    def share(number):
+        """The cases that are chosen."""
+        items = [SimpleNamespace(nodeid=name) for name in CASES]
+        hook = SimpleNamespace(pytest_deselected=lambda items: left.append(len(items)))
+        config = SimpleNamespace(getoption=lambda name: number, hook=hook)
+        plugin.pytest_collection_modifyitems(config, items)
+        return [item.nodeid for item in items]
+
+    assert share(1) == CASES
+    some = share(4)
+    assert some == share(4) and {name.partition("[")[0] for name in some} == {
+        name.partition("[")[0] for name in CASES
+    }
+    assert 100 < len(some) < 150 and left == [0, 500 - len(some), 500 - len(some)]

@@ -77,27 +77,18 @@ def test_unraisable():
 """
 
 
-def run(tmp_path, *arguments):
+def test_our_own_warnings_are_errors_and_a_plugins_are_not(tmp_path):
     (tmp_path / "warning_plugin.py").write_text(PLUGIN)
     (tmp_path / "test_some.py").write_text(TESTS)
     package = Path(gpureduce.__file__).parents[1]
     paths = [str(tmp_path), str(package), *filter(None, [os.environ.get("PYTHONPATH")])]
-    command = [sys.executable, "-m", "pytest", "-c", PROJECT, "--rootdir", tmp_path]
-    command += ["-p", "no:cacheprovider", "-p", "no:xdist", "-v", *arguments, "test_some.py"]
+    command = [sys.executable, "-m", "pytest", "-c", PROJECT, "--rootdir", tmp_path, "-v"]
+    command += ["-p", "no:cacheprovider", "-p", "no:xdist", "-p", "warning_plugin", "test_some.py"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     environment.pop("PYTHONWARNINGS", None)
     environment.pop("PYTEST_ADDOPTS", None)
-    return subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
-
-
-def test_another_plugins_warnings_end_no_run(tmp_path):
-    done = run(tmp_path, "-p", "warning_plugin", "-k", "test_plain")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 passed" in done.stdout and "of the plugin, call" in done.stdout
-
-
-def test_our_own_warnings_are_errors(tmp_path):
-    done = run(tmp_path, "-p", "warning_plugin")
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
     verdicts = dict(re.findall(r"^test_some\.py::(\S+) (PASSED|FAILED|ERROR)", done.stdout, re.M))
     assert done.returncode == 1 and verdicts.pop("test_plain") == "PASSED", done.stdout
     assert len(verdicts) == 18 and set(verdicts.values()) == {"FAILED"}, verdicts
+    assert "of the plugin, call" in done.stdout
