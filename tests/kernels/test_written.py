@@ -127,7 +127,7 @@ RIGHT = (
     "lookback_volatile exch_flag_volatile_read window_lookback add4_by_value grid_threads "
     "atomic_reference atomic_flag butterfly half2_sum any_block cas_float hillis_steele "
     "chunk_ceil struct_reduce warps_leave inc_wraps padded_cells mask_of_half exch_loop "
-    "warp_handshake do_flag even_lanes"
+    "warp_handshake do_flag even_lanes atomic_exchange"
 ).split()
 WRONG = {
     "half_warp_branch": ["2 wait in __shfl_down_sync(0xffffffff)"],
