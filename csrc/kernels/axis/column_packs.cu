@@ -43,8 +43,7 @@ __device__ __forceinline__ void add_packs(const Matrix<In> &in, const Sums<Acc> 
             add_packs<1, Acc>(in, out, first + (__ffs((int)again) - 1) * apart, apart);
 }
 
-/* Blocks per multiprocessor, at least: more of them hide the latency of memory, and fewer leave
- * more registers to a thread. */
+/* Blocks per multiprocessor, at least: more hide waits for memory, fewer leave more registers. */
 template <typename In, typename Acc>
 constexpr unsigned blocks = sizeof(In) < 4   ? 3
                             : is_proven<Acc> ? 2

@@ -63,19 +63,8 @@ __global__ void __launch_bounds__(256, is_proven<Acc> ? 2 : 3)
         return;
     }
     size_t to = batch * in.of.columns + tile * tile_width + from;
-    if (whole && shares == 1) {
-        unsigned again = from < left ? of.template put<Strided<In>>(out, to) : 0;
-        unsigned before = threadIdx.x % 32 * width;
-        put_again_across<width>(out, again, to - before, Strided<In>{first - before, step});
-        return;
-    }
-    unsigned again = 0; /* a bit for each sum that is not proven */
-    each_in_turn(of.sum, [&](auto sum, unsigned j) {
-        size_t k = (to + j * apart) * shares + share;
-        if (from + j * apart < left)
-            again |= unsigned(!out.template is_put<Strided<In>>(out.place(k), k, Acc(sum))) << j;
-    });
-    out.put_again(again, to, apart, [&](unsigned j) {
-        return Strided<In>{first + j * apart, step};
-    });
+    if (whole && shares == 1)
+        of.put_across(out, to, from < left, {first, step});
+    else
+        of.put_apart(out, to, apart, from < left ? left - from : 0, share, shares, {first, step});
 }

@@ -129,6 +129,39 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
         return again;
     }
 
+    /* The same by a warp, of lanes whose columns exist. Columns that have to be added up again are
+     * dealt out, so that lanes read neighbours. */
+    __device__ __forceinline__ void put_across(const Sums<Acc> &out, size_t k, bool exist,
+                                               const Strided<In> &terms) const
+    {
+        unsigned again = exist ? put<Strided<In>>(out, k) : 0, before = threadIdx.x % 32 * width;
+        if (!is_proven<Acc> || !__any_sync(0xffffffffu, again != 0))
+            return;
+        MOSTLY_ONCE
+        for (unsigned c = threadIdx.x % 32; c < width * 32; c += 32)
+            if (__shfl_sync(0xffffffffu, again, int(c / width)) >> c % width & 1)
+                out.put_again(out.place(k - before + c), k - before + c,
+                              Strided<In>{terms.first - before + c, terms.step});
+    }
+
+    /* Stores the sums of columns that are `apart`, as far as there are `left` of them. Of each sum,
+     * this is one of some shares. */
+    __device__ __forceinline__ void put_apart(const Sums<Acc> &out, size_t k, unsigned apart,
+                                              size_t left, size_t share, unsigned shares,
+                                              const Strided<In> &terms) const
+    {
+        unsigned again = 0;
+        each_in_turn(sum, [&](Part one, unsigned j) {
+            size_t number = (k + j * apart) * shares + share;
+            if (j * apart < left &&
+                !out.template is_put<Strided<In>>(out.place(number), number, Acc(one)))
+                again |= 1u << j;
+        });
+        out.put_again(again, k, apart, [&](unsigned j) {
+            return Strided<In>{terms.first + j * apart, terms.step};
+        });
+    }
+
     /* The same of sums of so many rows. Returns false if they are short, and one needs a proof. */
     __device__ __forceinline__ bool store(const Sums<Acc> &out, size_t k, size_t rows,
                                           const Strided<In> &first) const
@@ -146,20 +179,6 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
         return done;
     }
 };
-
-/* Adds up columns again, of which each lane of a warp has `width` neighbours with a bit in `again`.
- * They are dealt out, so that lanes read neighbours. The warp's first column is sum k. */
-template <unsigned width, typename In, typename Acc>
-__device__ __forceinline__ void put_again_across(const Sums<Acc> &out, unsigned again, size_t k,
-                                                 const Strided<In> &first)
-{
-    if (!is_proven<Acc> || !__any_sync(0xffffffffu, again != 0))
-        return;
-    MOSTLY_ONCE
-    for (unsigned c = threadIdx.x % 32; c < width * 32; c += 32)
-        if (__shfl_sync(0xffffffffu, again, int(c / width)) >> c % width & 1)
-            out.put_again(out.place(k + c), k + c, Strided<In>{first.first + c, first.step});
-}
 
 /* Adds the sums of a block's other teams, `count` each, to those of its first one. */
 template <typename Acc>
