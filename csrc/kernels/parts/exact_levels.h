@@ -75,8 +75,8 @@ struct Levels {
     static constexpr int count = 6, /* at most */
         topmost = 61,               /* of the digits that need no scaling */
         scale = 128;
-    long long level[count] = {}; /* sums of floats' bits; `turns` times those of `start` is zero */
-    unsigned long long turns = 0;
+    /* Sums of floats' bits, modulo 2^64: `turns` times those of `start` is zero. */
+    unsigned long long level[count] = {}, turns = 0;
     int first, used;
     bool cuts_above, cuts_below, scales;
 
@@ -106,7 +106,7 @@ struct Levels {
         for (int b = count - 1; b >= 0; b--)
             if (b < used) {
                 double sum = x + start(b);
-                level[b] += __double_as_longlong(sum);
+                level[b] += (unsigned long long)__double_as_longlong(sum);
                 x -= sum - start(b);
             }
         turns++;
@@ -119,9 +119,8 @@ struct Levels {
         UNROLLED
         for (int b = 0; b < count; b++)
             if (b < used) {
-                long long total =
-                    level[b] -
-                    (long long)(turns * (unsigned long long)__double_as_longlong(start(b)));
+                unsigned long long zero = (unsigned long long)__double_as_longlong(start(b));
+                long long total = (long long)(level[b] - turns * zero);
                 for (unsigned offset = apart; offset < 32; offset *= 2)
                     total += __shfl_xor_sync(0xffffffffu, total, (int)offset);
                 give(first + b, total);

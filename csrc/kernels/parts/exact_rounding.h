@@ -95,7 +95,7 @@ struct HighestDigits {
             return gr_round_flags(flags, format);
         while (carry)
             give_next(0);
-        __int128 total = ((__int128)digit[0] << 64) + ((__int128)digit[1] << 32) + digit[2];
+        __int128 base = (__int128)1 << 32, total = (digit[0] * base + digit[1]) * base + digit[2];
         return round_total(4 * total + rest, 32 * (at - 2) + GR_EXACT_UNIT - 2, format);
     }
 };

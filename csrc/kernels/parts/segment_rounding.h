@@ -25,7 +25,8 @@ __device__ __forceinline__ void each_digit_of(const uint64_t *word, const gr_wor
         int position = low + int(k * plan.width);
         while (32 * (next + 1) <= position)
             give_next();
-        rest += (__int128)(long long)word[k * plan.word_step] << (position - 32 * next);
+        __int128 unit = (__int128)1 << (position - 32 * next);
+        rest += (long long)word[k * plan.word_step] * unit;
     }
     while ((rest != 0 && rest != -1) || (size && next < from + 3))
         give_next();
