@@ -113,14 +113,15 @@ struct Levels {
     }
 
     /* Calls give(k, total) for each digit, where totals are of the lanes whose numbers differ by
-     * multiples of `apart`. */
-    template <typename Give> __device__ __forceinline__ void each(unsigned apart, Give give) const
+     * multiples of `apart`. `is_special`: there were infs or nans, and totals are 0. */
+    template <typename Give>
+    __device__ __forceinline__ void each(unsigned apart, bool is_special, Give give) const
     {
         UNROLLED
         for (int b = 0; b < count; b++)
             if (b < used) {
                 unsigned long long zero = (unsigned long long)__double_as_longlong(start(b));
-                long long total = (long long)(level[b] - turns * zero);
+                long long total = is_special ? 0 : (long long)(level[b] - turns * zero);
                 for (unsigned offset = apart; offset < 32; offset *= 2)
                     total += __shfl_xor_sync(0xffffffffu, total, (int)offset);
                 give(first + b, total);
@@ -208,7 +209,7 @@ __device__ __forceinline__ unsigned each_digit_of(const Terms &terms, const Shar
         Levels levels(span, first);
         terms.each(part, [&](double x) { levels.add(x); });
         levels.add(initial);
-        levels.each(apart, give);
+        levels.each(apart, span.flags != 0, give);
     }
     return span.flags;
 }
