@@ -7,7 +7,7 @@
 
 #include "threads/interrupts.h"
 
-/* Sums of so many bytes keep the GIL: handing the GIL over takes longer than such a sum. */
+/* Sums of at most this many bytes keep the GIL: to hand it over takes longer than to add up. */
 enum { GR_KEEPS_GIL_BYTES = 1 << 16 };
 
 typedef struct {

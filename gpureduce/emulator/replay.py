@@ -53,7 +53,7 @@ BLOCK = 64  # threads
 _MOST_FRAMES = 200
 
 _Array = np.ndarray[Any, np.dtype[Any]]
-# Runs a kernel once for each array of elements. The second argument: without what it prints.
+# Runs a kernel once for each array of elements. The second argument hides what the kernel prints.
 _Record = Callable[[list[_Array], bool, Any, int, int, Schedule], list[Recording]]
 
 

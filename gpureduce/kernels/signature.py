@@ -365,7 +365,7 @@ def read(text: str, name: str | None = None, program: str = "") -> Signature:
 
 # --- what each parameter is for ------------------------------------------------------------------
 
-# An atomic on what follows, possibly behind a cast; and a store to what it points to.
+# An atomic function before its address, with or without a cast; and a store through a pointer.
 ATOMIC = (
     r"\b(?:atomic\w+\s*\(\s*(?:\([^()]*\)\s*|reinterpret_cast\s*<[^<>]*>\s*\(\s*)?(?:&\s*)?"
     r"|atomic_ref\s*<[^<>]*>\s*\w*\s*[({]\s*\*?\s*)"

@@ -75,7 +75,7 @@ struct Levels {
     static constexpr int count = 6, /* at most */
         topmost = 61,               /* of the digits that need no scaling */
         scale = 128;
-    /* Sums of floats' bits, modulo 2^64: `turns` times those of `start` is zero. */
+    /* Sums of floats' bits, modulo 2^64: `turns` times the bits of `start` mean zero. */
     unsigned long long level[count] = {}, turns = 0;
     int first, used;
     bool cuts_above, cuts_below, scales;
@@ -135,7 +135,7 @@ template <typename T> struct Strided {
     const T *first;
     int64_t step; /* in elements */
 
-    /* So many bits at the end of each element, as a float64, are zero. */
+    /* The number of bits at the end of each element, as a float64, that are zero. */
     __device__ __forceinline__ int spare() const
     {
         return sizeof(T) < 8 ? 29 : 0;
@@ -214,8 +214,8 @@ __device__ __forceinline__ unsigned each_digit_of(const Terms &terms, const Shar
     return span.flags;
 }
 
-/* Where the digits of a sum go: to those that warps share, to where the sum is stored, or to be
- * rounded. */
+/* Where the digits of a sum go: to words that warps share, to the place of the stored sum, or to
+ * rounding. */
 struct SumDigits {
     enum { FLAGS = GR_EXACT_DIGITS, COUNT, FIRST, END }; /* words after the digits */
     unsigned long long *shared;
@@ -264,7 +264,7 @@ struct SumDigits {
         next = 0;
     }
 
-    /* After this, the last of `shares` warps goes on with the sum of all. The others get false. */
+    /* Counts this warp. Returns true to the last of `shares` warps, which goes on with the sum. */
     __device__ __forceinline__ bool joins(unsigned &flags, size_t shares)
     {
         const volatile unsigned long long *word = shared;

@@ -124,7 +124,7 @@ __device__ __forceinline__ bool store_proven(void *to, const gr_sums &of, size_t
     return is_done;
 }
 
-/* Leaves a sum to the launch for those that are not proven. */
+/* Leaves sum k to a later launch, which adds up the sums that are not proven. */
 __device__ __forceinline__ void mark_unproven(const gr_sums &of, size_t k)
 {
     if (atomicOr(&of.unproven[k / 32], 1u << k % 32) == 0)
