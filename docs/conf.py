@@ -26,6 +26,7 @@ extensions = ["sphinx.ext.autodoc", "numpydoc", "myst_nb"]
 exclude_patterns = ["_build"]
 
 default_role = "py:obj"
+suppress_warnings = ["ref.python"]  # several classes have a `dtype`
 python_maximum_signature_line_length = 72
 add_module_names = False
 autodoc_typehints_format = "short"

@@ -33,15 +33,17 @@ from gpureduce.lazy_import import load as _load
 from gpureduce.version import VERSION
 
 if TYPE_CHECKING:
-    from gpureduce import emulator, plot
+    from gpureduce import emulator, exact, plot
     from gpureduce.bench.benchmark import Measurement, benchmark
     from gpureduce.bench.tuning import Tuned, tune
     from gpureduce.core.accumulator import Accumulator
     from gpureduce.core.bounds import error_bound
     from gpureduce.core.calibration import Calibration, calibrate, calibration
     from gpureduce.core.device_array import DeviceArray
+    from gpureduce.core.exact_words import ExactWords, exact_words, include_path
     from gpureduce.core.fast_table import fast_table
     from gpureduce.core.integrals import Integrand, integrands, integrate
+    from gpureduce.core.moments_accumulator import Moments
     from gpureduce.core.segments import segment_sum
     from gpureduce.core.sources import Source, source
     from gpureduce.core.table_files import Choice
@@ -74,8 +76,10 @@ _HOMES = {
     "core.bounds": "error_bound",
     "core.calibration": "Calibration calibrate calibration",
     "core.device_array": "DeviceArray",
+    "core.exact_words": "ExactWords exact_words include_path",
     "core.fast_table": "fast_table",
     "core.table_files": "Choice",
+    "core.moments_accumulator": "Moments",
     "core.integrals": "Integrand integrands integrate",
     "core.segments": "segment_sum",
     "core.sources": "Source source",
@@ -105,6 +109,7 @@ __all__ = [
     "CudaError",
     "Device",
     "DeviceArray",
+    "ExactWords",
     "Explanation",
     "Grade",
     "Integrand",
@@ -113,6 +118,7 @@ __all__ = [
     "KernelError",
     "Limits",
     "Measurement",
+    "Moments",
     "Race",
     "Races",
     "Replay",
@@ -131,11 +137,14 @@ __all__ = [
     "digits",
     "emulator",
     "error_bound",
+    "exact",
+    "exact_words",
     "explain",
     "fast_table",
     "free_scratch",
     "from_digits",
     "grade",
+    "include_path",
     "integrands",
     "integrate",
     "kernel",
@@ -154,7 +163,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("emulator", "plot"):
+    if name in ("emulator", "exact", "plot"):
         return _load(name)
     if name not in _HOME_OF:
         module = _sys.modules[__name__]  # with its name, Python suggests the nearest attribute

@@ -54,8 +54,10 @@ ALL: int
 AXES: int
 OFFSETS: int
 IDS: int
+FINISH_BATCH: int
 
 _T = TypeVar("_T")
+_Terms = tuple[int, int, np.ndarray[Any, Any], np.ndarray[Any, Any] | None]
 
 class ContextValue(Generic[_T]):
     def __new__(cls, variable: ContextVar[_T], value: _T, /) -> ContextValue[_T]: ...
@@ -147,7 +149,21 @@ class Exact:
         /,
     ) -> float: ...
     def add_state(self, state: bytes, component: int, counts: bool, /) -> None: ...
-    def merge(self, other: Exact, /) -> None: ...
+    @property
+    def flags(self) -> int: ...
+    def merge(self, other: Exact, negative: bool = ..., /) -> None: ...
+    def add_products(
+        self,
+        x: np.ndarray[Any, Any],
+        y: np.ndarray[Any, Any],
+        low: Exact,
+        high: Exact,
+        counts: bool,
+        /,
+    ) -> None: ...
+    def variance(
+        self, low: Exact, squares: Exact, high: Exact, root: bool, ddof: float, load: int, /
+    ) -> bytes: ...
     def copy(self) -> Exact: ...
     def round(self, load: int, /) -> bytes: ...
     def to_bytes(self) -> bytes: ...
@@ -182,6 +198,76 @@ def sum_axis(
     details: tuple[Any, ...],
     /,
 ) -> tuple[Any, float]: ...
+def finish(
+    kind: int,
+    root: bool,
+    parts: int,
+    first: tuple[_Terms, ...],
+    second: tuple[_Terms, ...],
+    axes: tuple[int, ...],
+    n: np.ndarray[Any, Any],
+    mean: np.ndarray[Any, Any] | None,
+    ddof: float,
+    load: int,
+    out: np.ndarray[Any, Any],
+    /,
+) -> None: ...
+def rolling(
+    kind: int,
+    root: bool,
+    squares: bool,
+    ddof: float,
+    array: np.ndarray[Any, Any],
+    starts: np.ndarray[Any, Any],
+    ends: np.ndarray[Any, Any],
+    counts: np.ndarray[Any, Any],
+    wide: bool,
+    load: int,
+    out: np.ndarray[Any, Any],
+    /,
+) -> None: ...
+def running_sums(
+    array: np.ndarray[Any, Any],
+    axis: int,
+    offsets: np.ndarray[Any, Any] | None,
+    load: int,
+    target: int,
+    out: np.ndarray[Any, Any],
+    /,
+) -> None: ...
+def finish_sums(
+    kind: int,
+    root: bool,
+    parts: int,
+    first: int,
+    ddof: float,
+    second: int,
+    sums: np.ndarray[Any, Any],
+    n: np.ndarray[Any, Any],
+    load: int,
+    out: np.ndarray[Any, Any],
+    unknown: np.ndarray[Any, Any],
+    /,
+) -> int: ...
+def unrounded_segments(
+    values: np.ndarray[Any, Any],
+    ids: np.ndarray[Any, Any] | None,
+    offsets: np.ndarray[Any, Any] | None,
+    segments: int,
+    load: int,
+    term: int,
+    out: np.ndarray[Any, Any],
+    /,
+) -> int: ...
+def finish_plainly(
+    array: object,
+    axis: object,
+    keepdims: object,
+    how: tuple[int, bool, int, int, bool],
+    ddof: object,
+    other: object = ...,
+    /,
+) -> Any: ...
 def sum_digits(
     array: np.ndarray[Any, Any],
     rows: int,

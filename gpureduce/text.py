@@ -93,19 +93,19 @@ def _is_words(cell: str) -> bool:
     return cell.removeprefix("`")[:1].isalpha() and cell not in ("n/a", "nan")
 
 
-def plain(value: Any) -> Any:
-    """A value for JSON. NumPy's numbers become plain ones; numbers that JSON lacks become text."""
-    if isinstance(value, (str, int, type(None))):
-        return value
+def plain(value: Any, most: float = math.inf) -> Any:
+    """A value for JSON. NumPy's numbers become plain ones.
+
+    Numbers that JSON lacks become text, and so do integers beyond `most`.
+    """
     if isinstance(value, dict):
-        return {key: plain(one) for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(one) for one in value]
-    if isinstance(value, np.ndarray):
-        return plain(list(value))
+        return {key: plain(one, most) for key, one in value.items()}
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [plain(one, most) for one in value]
     value = value.item() if isinstance(value, np.generic) else value
     is_number = isinstance(value, float) and math.isfinite(value)
-    return value if is_number or isinstance(value, (str, int, type(None))) else str(value)
+    is_number = is_number or (isinstance(value, int) and abs(value) <= most)
+    return value if is_number or isinstance(value, (str, type(None))) else str(value)
 
 
 def show_json(what: object) -> None:

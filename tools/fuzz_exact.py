@@ -27,7 +27,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 
 import gpureduce
 from exact_cases import FLOATS, FORMATS, GENERATORS, Array, Format, batches, expected_rows, normal
-from exact_ways import check
+from exact_ways import check, on_card
 
 COMPLEX = {"complex64": "float32", "complex128": "float64"}
 WAYS = {
@@ -40,17 +40,6 @@ FEW, ORDINARY, COLUMNS = 8, 300, 40  # segments of a batch, ordinary ones, colum
 
 # The name of each way, and the sums of the rows, or of the first ones, in their order.
 Sums = Iterator[tuple[str, Array]]
-
-
-def on_card(rows: Array) -> Any:
-    """The rows as an array of CuPy or PyTorch."""
-    import cupy
-
-    if rows.dtype.name != "bfloat16":
-        return cupy.asarray(rows)
-    import torch
-
-    return torch.from_numpy(rows.view(np.int16).copy()).cuda().view(torch.bfloat16)
 
 
 def whole(rows: Array, rng: np.random.Generator, device: str | None, **how: Any) -> Sums:

@@ -39,7 +39,6 @@ _RAISING_SIGNALS = [
     "tests/core/test_interrupted.py",
     "tests/core/test_long_calls.py",
     "tests/core/test_long_calls_interrupted.py",
-    "tests/core/test_calibration.py::test_a_signal_breaks_it_off_and_the_next_one_works",
     "tests/tools/test_fuzz.py::test_slice[interrupts]",
 ]
 Folders = dict[str, collections.Counter[str]]

@@ -59,12 +59,6 @@ KERNELS = [
     *_of(
         _WORDS,
         # elements as integers
-        ("s.exponent = field ? (int)field - 1 : 0;", "s.exponent = (int)field;", 1),
-        ("s.exponent = field ? (int)field - 1 : 0;", "s.exponent = (int)field;", 2),
-        ("s.size = (bits & 0xfffffffffffff) | (unsigned long long)(field != 0) << 52;",
-         "s.size = (bits & 0xfffffffffffff) | 1ull << 52;"),
-        ("s.size = (bits & 0x7fffff) | (field ? 0x800000u : 0);",
-         "s.size = (bits & 0x7fffff) | 0x800000u;"),
         ("unsigned long long size = up < 0 ? without_bits(s.size, -up) : s.size << (up & 63);",
          "unsigned long long size = s.size << (up & 63);"),
         ("return s.is_negative ? -whole : whole;", "return whole;"),
@@ -377,11 +371,10 @@ def _by_kernels(module: Any, values: Array, ids: Array, count: int, dtype: str, 
     acc = _host.ACC_U64 if whole or values.itemsize < 8 else _host.ACC_F64
     acc = acc if whole or values.itemsize == 8 else _host.ACC_F32
     pair = (int(initial), 0) if whole else (float(initial), 0.0)
-    how = (False, int(is_sorted), True, count, 0, 0, False, -1, False)
-    details = (acc, not whole, dtypes.load_of(target), pair, *how)
-    module.sum_segments_of_host(
-        values, ids.astype(np.int64), out, values.dtype.kind, "i", 0, details
-    )
+    kind = values.dtype.kind, values.itemsize
+    request = module.request(*kind, acc, not whole, dtypes.load_of(target), pair, False,
+                             segments=count, sorted=int(is_sorted), check=True)  # fmt: skip
+    module.run(request, values, ids.astype(np.int64), out)
     return out
 
 

@@ -31,13 +31,17 @@ static int number_of(const char *name)
     return number;
 }
 
+int gr_kind_of(const gr_numpy_type *type)
+{
+    return type == bfloat16 ? 'B' : gr_dtype_rows[type - types].name[0];
+}
+
 const gr_numpy_type *gr_numpy_type_of_kind(int kind, int bytes)
 {
-    for (int i = 0; i < GR_DTYPE_COUNT; i++) {
-        int own = i == GR_DTYPE_bfloat16 ? 'B' : gr_dtype_rows[i].name[0];
-        if (own == kind && (int)gr_load_size(types[i].load) * types[i].components == bytes)
+    for (int i = 0; i < GR_DTYPE_COUNT; i++)
+        if (gr_kind_of(&types[i]) == kind &&
+            (int)gr_load_size(types[i].load) * types[i].components == bytes)
             return &types[i];
-    }
     return NULL;
 }
 

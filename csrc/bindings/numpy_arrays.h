@@ -43,6 +43,9 @@ const gr_numpy_type *gr_numpy_type_of_elements(PyObject *object);
  * `result` of bfloat16 may be -1. */
 const gr_numpy_type *gr_numpy_type_of_kind(int kind, int bytes);
 
+/* The kind of such a row. */
+int gr_kind_of(const gr_numpy_type *type);
+
 /* The same for a dtype in native byte order. */
 const gr_numpy_type *gr_numpy_type_of_dtype(const PyArray_Descr *dtype);
 

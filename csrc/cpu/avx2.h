@@ -6,10 +6,10 @@
 #include <immintrin.h>
 
 #ifdef __clang__
-#pragma clang attribute push(__attribute__((target("avx2,f16c"))), apply_to = function)
+#pragma clang attribute push(__attribute__((target("avx2,f16c,fma"))), apply_to = function)
 #else
 #pragma GCC push_options
-#pragma GCC target("avx2,f16c")
+#pragma GCC target("avx2,f16c,fma")
 #endif
 
 #define VECTOR_BYTES 32
@@ -36,6 +36,17 @@ INLINE void load_f16(const unsigned char *in, doubles pair[2])
 {
     pair[0] = widen(from_half(in));
     pair[1] = widen(from_half(in + 2 * WIDTH));
+}
+
+/* x * y - product, which is a float64. */
+INLINE doubles rest_of_product(doubles x, doubles y, doubles product)
+{
+    return (doubles)_mm256_fmsub_pd((__m256d)x, (__m256d)y, (__m256d)product);
+}
+
+INLINE doubles square_roots(doubles x)
+{
+    return (doubles)_mm256_sqrt_pd((__m256d)x);
 }
 
 #endif

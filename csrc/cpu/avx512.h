@@ -40,4 +40,15 @@ INLINE void load_f16(const unsigned char *in, doubles pair[2])
     pair[1] = widen(from_half(in + 2 * WIDTH));
 }
 
+/* x * y - product, which is a float64. */
+INLINE doubles rest_of_product(doubles x, doubles y, doubles product)
+{
+    return (doubles)_mm512_fmsub_pd((__m512d)x, (__m512d)y, (__m512d)product);
+}
+
+INLINE doubles square_roots(doubles x)
+{
+    return (doubles)_mm512_sqrt_pd((__m512d)x);
+}
+
 #endif

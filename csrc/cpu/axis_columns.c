@@ -89,8 +89,9 @@ static column_task *new_task(const gr_axis_job *job)
 {
     size_t stride = stride_of(job),
            rows = job->form == PACKED_ROWS ? gr_least(job->rows, GR_LEAF_ROWS) : 1;
+    size_t factors = job->factors ? rows : 0;
     size_t planes = stride * (size_t)job->planes * sizeof(double), row = stride * job->size;
-    size_t bytes = sizeof(column_task) + planes + rows * row;
+    size_t bytes = sizeof(column_task) + planes + (rows + factors) * row;
     column_task *task =
         aligned_alloc(CACHE_LINE, (bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
     if (!task)
@@ -99,6 +100,7 @@ static column_task *new_task(const gr_axis_job *job)
     task->sums = (gr_columns){.planes = (double *)(task + 1), .stride = stride};
     task->buffer = (unsigned char *)(task + 1) + planes;
     task->row_bytes = row;
+    task->sums.other = (ptrdiff_t)(factors * row);
     return task;
 }
 
@@ -118,7 +120,8 @@ static void set_unit(column_task *task, size_t unit)
         size_t first = unit * job->width, n = gr_least(job->width, job->unit_sums - first);
         gr_axis_for_runs(job, first, n, keep_run, task);
         task->sums.width = round_up(n);
-        for (size_t i = 0; n < task->sums.width && i < gr_least(job->rows, GR_LEAF_ROWS); i++)
+        size_t rows = gr_least(job->rows, GR_LEAF_ROWS) * (job->factors ? 2 : 1);
+        for (size_t i = 0; n < task->sums.width && i < rows; i++)
             memset(task->buffer + i * task->row_bytes + n * job->size, 0,
                    (task->sums.width - n) * job->size);
         return;
@@ -132,16 +135,18 @@ static void set_unit(column_task *task, size_t unit)
 static void pack_row(const column_task *task, const gr_axes_place *at, unsigned char *to)
 {
     const gr_axis_job *job = task->job;
+    const gr_axis *inner = gr_axis_inner(&job->axes->kept);
     for (size_t i = 0; i < task->run_count; i++) {
         const gr_axis_run *run = &task->runs[i];
-        gr_spaced from = {.in = run->in + at->in,
-                          .mask = run->mask ? run->mask + at->mask : NULL,
-                          .in_step = run->in_step,
-                          .mask_step = run->mask_step,
-                          .size = job->size,
-                          .parts = 1,
-                          .swapped = job->axes->swapped};
+        const unsigned char *other = run->mask ? run->mask + at->mask : NULL;
+        gr_spaced from =
+            gr_spaced_of(job->axes, inner, run->in + at->in, job->factors ? NULL : other);
         gr_gather(to, &from, run->count);
+        if (job->factors) {
+            from.in = other;
+            from.in_step = from.mask_step;
+            gr_gather(to + task->sums.other, &from, run->count);
+        }
         to += run->count * job->size;
     }
 }
@@ -357,7 +362,7 @@ static void choose_form(gr_axis_job *job)
     const gr_axes *axes = job->axes;
     const gr_axis *inner = gr_axis_inner(&axes->kept), *row = gr_axis_inner(&axes->reduced);
     size_t sums = gr_axes_size(&axes->kept), outer = sums / inner->size;
-    bool flat = gr_axis_is_plain(axes) && inner->in == (ptrdiff_t)job->size;
+    bool flat = gr_axis_is_plain(axes) && !job->factors && inner->in == (ptrdiff_t)job->size;
     size_t row_bytes = inner->size * job->size;
     job->folded = 1;
     job->rows = job->n;

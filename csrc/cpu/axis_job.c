@@ -8,32 +8,84 @@
 
 enum { MOST_PIECES = 512 };
 
+static bool has_factors(const gr_axis_job *job)
+{
+    return job->axes->term == GR_TERM_PRODUCT;
+}
+
+/* Where the other factors of products are gathered. */
+static unsigned char *factors_in(const gr_axis_job *job, unsigned char *buffer)
+{
+    return buffer + GR_CHUNK_BLOCKS * GR_CPU_BLOCK * job->size;
+}
+
+/* Gathers elements of a row, or of rows that are one row. */
+static void gather_from(const gr_axis_job *job, const gr_axes *axes, const unsigned char *in,
+                        const unsigned char *mask, size_t first, size_t n, unsigned char *to)
+{
+    if (n > job->n) {
+        gr_spaced from = gr_spaced_of(axes, gr_axis_inner(&axes->reduced), in, mask);
+        gr_gather(to, &from, n);
+    } else {
+        gr_gather_row(to, axes, in, mask, first, n);
+    }
+}
+
+/* The same, and the other factors of products. */
+static void gather(const gr_axis_job *job, const unsigned char *in, const unsigned char *other,
+                   size_t first, size_t n, unsigned char *to, unsigned char *factors)
+{
+    gather_from(job, job->axes, in, has_factors(job) ? NULL : other, first, n, to);
+    if (has_factors(job))
+        gather_from(job, job->factors, other, NULL, first, n, factors);
+}
+
 size_t gr_axis_chunk(const gr_axis_job *job, const gr_axis_run *row, size_t first, size_t n,
-                     unsigned char *buffer, const unsigned char **in)
+                     unsigned char *buffer, const unsigned char **in, const unsigned char **other)
 {
     if (n == 0 || gr_axis_is_interrupted(job))
         return 0;
     if (job->contiguous) {
         *in = row->in + first * job->size;
+        if (other)
+            *other = has_factors(job) ? row->mask + first * job->size : *in;
         return n;
     }
     n = gr_least(n, GR_CHUNK_BLOCKS * GR_CPU_BLOCK);
-    gr_gather_row(buffer, job->axes, row->in, row->mask, first, n);
     *in = buffer;
+    if (other)
+        *other = has_factors(job) ? factors_in(job, buffer) : buffer;
+    gather(job, row->in, row->mask, first, n, buffer, factors_in(job, buffer));
     return n;
+}
+
+/* Whether the elements of rows follow each other at equal distances, as if they were of one row. */
+static bool are_one_row(const gr_axis_job *job, const gr_axis_run *run)
+{
+    const gr_axis *inner = gr_axis_inner(&job->axes->reduced);
+    ptrdiff_t n = (ptrdiff_t)job->n;
+    return job->axes->reduced.count == 1 && run->in_step == n * inner->in &&
+           (!run->mask || run->mask_step == n * inner->mask);
 }
 
 /* Rows that are gathered: as many at a time as fit the buffer. */
 static void gather_rows(const gr_axis_job *job, gr_axis_run *run, unsigned char *buffer)
 {
     size_t bytes = job->n * job->size, room = GR_CHUNK_BLOCKS * GR_CPU_BLOCK * job->size / bytes;
+    unsigned char *factors = factors_in(job, buffer);
+    bool at_once = are_one_row(job, run);
     while (run->count > 0) {
         gr_axis_run some = *run;
         some.count = gr_least(run->count, room);
-        for (size_t i = 0; i < some.count; i++) {
+        for (size_t i = 0; i < (at_once ? 1 : some.count); i++) {
             ptrdiff_t at = (ptrdiff_t)i;
-            gr_gather_row(buffer + i * bytes, job->axes, run->in + at * run->in_step,
-                          run->mask ? run->mask + at * run->mask_step : NULL, 0, job->n);
+            gather(job, run->in + at * run->in_step,
+                   run->mask ? run->mask + at * run->mask_step : NULL, 0,
+                   at_once ? some.count * job->n : job->n, buffer + i * bytes, factors + i * bytes);
+        }
+        if (has_factors(job)) {
+            some.mask = factors;
+            some.mask_step = (ptrdiff_t)bytes;
         }
         job->adder->rows(job, buffer, (ptrdiff_t)bytes, job->n, &some);
         ptrdiff_t done = (ptrdiff_t)some.count;
@@ -54,7 +106,8 @@ static void add_rows_of_run(const gr_axis_job *job, gr_axis_run *run, void *buff
 
 static unsigned char *new_buffer(const gr_axis_job *job)
 {
-    return job->contiguous ? NULL : malloc(GR_CHUNK_BLOCKS * GR_CPU_BLOCK * job->size);
+    size_t bytes = GR_CHUNK_BLOCKS * GR_CPU_BLOCK * job->size;
+    return job->contiguous ? NULL : malloc(has_factors(job) ? 2 * bytes : bytes);
 }
 
 static void rows_task(size_t task, void *context)
@@ -132,8 +185,10 @@ static bool run_rows(gr_axis_job *job)
     const gr_axes *axes = job->axes;
     const gr_axis *inner = gr_axis_inner(&axes->reduced);
     job->size = gr_load_size(axes->load) * (size_t)axes->components;
-    job->contiguous = gr_axis_is_plain(axes) && axes->reduced.count <= 1 &&
-                      (inner->in == (ptrdiff_t)job->size || job->n == 1);
+    ptrdiff_t size = (ptrdiff_t)job->size;
+    job->contiguous =
+        gr_axis_is_plain(axes) && axes->reduced.count <= 1 &&
+        (job->n == 1 || (inner->in == size && (!has_factors(job) || inner->mask == size)));
     job->units = gr_axes_size(&axes->kept);
     if (job->n > (size_t)(job->contiguous ? GR_PIECE_BLOCKS : GR_CHUNK_BLOCKS) * GR_CPU_BLOCK)
         return run_long_rows(job);

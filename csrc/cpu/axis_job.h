@@ -46,10 +46,12 @@ typedef struct {
     bool more;
     bool assumed, right; /* gr_axis_adder.assume */
     int pause;           /* the caller's; 0 at first */
+    ptrdiff_t other;     /* of products: bytes from a row to that of the other factors */
 } gr_columns;
 
 typedef struct {
-    /* Stores the sums of rows of n contiguous elements, `step` bytes apart. */
+    /* Stores the sums of rows of n contiguous elements, `step` bytes apart. The other factors of
+     * products are at run->mask. */
     void (*rows)(const gr_axis_job *job, const unsigned char *in, ptrdiff_t step, size_t n,
                  const gr_axis_run *run);
 
@@ -84,15 +86,16 @@ struct gr_axis_job {
     const gr_axis_adder *adder;
     const void *context; /* the caller's */
     gr_axes *axes;
-    int parts;         /* 2 for complex elements, whose parts are neighbouring columns */
-    size_t n;          /* elements of a sum */
-    size_t size;       /* bytes of an element; in columns, of a part */
-    size_t short_rows; /* rows of fewer elements are added up as columns */
-    size_t few_rows;   /* columns of so few are added up and stored strip by strip */
-    size_t vector;     /* columns of a group */
-    size_t tile;       /* columns that are added up together at most */
-    int planes;        /* of a tile: `kept_planes` and more for `start` to `end` */
-    int threads;       /* as in gr_parallel() */
+    const gr_axes *factors; /* the other factors of products, as elements; or NULL */
+    int parts;              /* 2 for complex elements, whose parts are neighbouring columns */
+    size_t n;               /* elements of a sum */
+    size_t size;            /* bytes of an element; in columns, of a part */
+    size_t short_rows;      /* rows of fewer elements are added up as columns */
+    size_t few_rows;        /* columns of so few are added up and stored strip by strip */
+    size_t vector;          /* columns of a group */
+    size_t tile;            /* columns that are added up together at most */
+    int planes;             /* of a tile: `kept_planes` and more for `start` to `end` */
+    int threads;            /* as in gr_parallel() */
 
     /* Chosen by gr_axis_run_job(). */
     bool fetches;    /* the array is larger than caches */
@@ -114,10 +117,11 @@ bool gr_axis_run_job(gr_axis_job *job);
 bool gr_axis_is_interrupted(const gr_axis_job *job);
 
 /* The next elements of a row, contiguous: of n elements from `first` on, as many as are in place,
- * or as the buffer takes, which has room for GR_CHUNK_BLOCKS blocks. Sets *in to them. Returns how
- * many there are; 0 after the last one and after an interruption. */
+ * or as the buffer takes, which has room for GR_CHUNK_BLOCKS blocks. Sets *in to them, and
+ * *other, unless NULL, to the other factors of products. Returns how many there are; 0 after the
+ * last one and after an interruption. */
 size_t gr_axis_chunk(const gr_axis_job *job, const gr_axis_run *row, size_t first, size_t n,
-                     unsigned char *buffer, const unsigned char **in);
+                     unsigned char *buffer, const unsigned char **in, const unsigned char **other);
 
 /* The rows of columns that were packed as columns start and end in whole groups. The last group of
  * others overlaps the one before it: it holds the last columns. */

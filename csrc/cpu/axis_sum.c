@@ -122,7 +122,8 @@ static void float_piece(const gr_axis_job *job, const gr_axis_run *row, size_t f
     gr_tree_start(&tree);
     gr_arithmetic before = gr_begin_plain();
     for (size_t done = 0, some;
-         (some = gr_axis_chunk(job, row, first + done, n - done, buffer, &in)) > 0; done += some)
+         (some = gr_axis_chunk(job, row, first + done, n - done, buffer, &in, NULL)) > 0;
+         done += some)
         gr_tree_push(&tree, context_of(job)->floats(in, some * (size_t)job->axes->components));
     sum->pair = gr_tree_total(&tree);
     sum->scaled = job->axes->load == GR_LOAD_f64 && !is_finite(job, sum->pair);
@@ -330,7 +331,8 @@ static void integer_piece(const gr_axis_job *job, const gr_axis_run *row, size_t
     uint64_t sum, *total = partial;
     const unsigned char *in;
     *total = 0;
-    for (size_t some; (some = gr_axis_chunk(job, row, first, n, buffer, &in)) > 0; n -= some) {
+    for (size_t some; (some = gr_axis_chunk(job, row, first, n, buffer, &in, NULL)) > 0;
+         n -= some) {
         context_of(job)->integer_rows(in, 0, some, 1, &sum);
         *total += sum;
         first += some;

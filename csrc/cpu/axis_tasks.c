@@ -19,7 +19,7 @@ static int outer_count(const gr_axis_list *list)
 
 bool gr_axis_is_plain(const gr_axes *axes)
 {
-    return !axes->mask && !axes->swapped;
+    return (!axes->mask || axes->term == GR_TERM_PRODUCT) && !axes->swapped;
 }
 
 void gr_axis_run_tasks(gr_axis_job *job, size_t tasks, void (*run)(size_t task, void *context))

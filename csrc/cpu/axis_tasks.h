@@ -10,7 +10,7 @@ enum { GR_AXIS_TASK_BYTES = 1 << 17 }; /* of input; smaller units of work are jo
 /* The fastest-varying dimension; one of size 1 if there is none. */
 const gr_axis *gr_axis_inner(const gr_axis_list *list);
 
-/* Whether elements have their own byte order, and no mask. */
+/* Whether elements are added as they are: in their own byte order, and without a mask. */
 bool gr_axis_is_plain(const gr_axes *axes);
 
 /* Runs tasks, on one thread if they are small. */

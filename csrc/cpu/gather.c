@@ -73,17 +73,25 @@ void gr_gather(unsigned char *to, const gr_spaced *from, size_t n)
         swap_bytes(to, n * (size_t)from->parts, from->size / (size_t)from->parts);
 }
 
+gr_spaced gr_spaced_of(const gr_axes *axes, const gr_axis *dim, const unsigned char *in,
+                       const unsigned char *mask)
+{
+    return (gr_spaced){.in = in,
+                       .mask = mask,
+                       .in_step = dim->in,
+                       .mask_step = dim->mask,
+                       .size = gr_load_size(axes->load) * (size_t)axes->components,
+                       .parts = axes->components,
+                       .swapped = axes->swapped};
+}
+
 void gr_gather_row(unsigned char *to, const gr_axes *axes, const unsigned char *in,
                    const unsigned char *mask, size_t first, size_t n)
 {
     static const gr_axis one = {1, 0, 0, 0};
     const gr_axis_list *list = &axes->reduced;
     const gr_axis *inner = list->count ? &list->dim[list->count - 1] : &one;
-    gr_spaced from = {.in_step = inner->in,
-                      .mask_step = inner->mask,
-                      .size = gr_load_size(axes->load) * (size_t)axes->components,
-                      .parts = axes->components,
-                      .swapped = axes->swapped};
+    gr_spaced from = gr_spaced_of(axes, inner, in, mask);
     size_t skip = first % inner->size;
     gr_axes_place place;
     gr_axes_go(&place, list, list->count ? list->count - 1 : 0, first / inner->size);

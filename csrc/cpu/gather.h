@@ -15,6 +15,10 @@ typedef struct {
     bool swapped;
 } gr_spaced;
 
+/* The elements along a dimension. `mask` is that of the first of them, or NULL. */
+gr_spaced gr_spaced_of(const gr_axes *axes, const gr_axis *dim, const unsigned char *in,
+                       const unsigned char *mask);
+
 void gr_gather(unsigned char *to, const gr_spaced *from, size_t n);
 
 /* Copies n elements of one sum, from the index `first` on. `in` and `mask` are those of the sum's

@@ -37,7 +37,7 @@ static bool in_halves(void)
 static gr_instruction_set best(void)
 {
     __builtin_cpu_init();
-    if (!__builtin_cpu_supports("avx2") || !have_f16c())
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !have_f16c())
         return GR_BASELINE;
     if (!have_avx512())
         return GR_AVX2;

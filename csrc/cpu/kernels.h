@@ -3,6 +3,7 @@
 #ifndef GPUREDUCE_CPU_KERNELS_H
 #define GPUREDUCE_CPU_KERNELS_H
 
+#include "shared/axes.h"
 #include "shared/dtypes.h"
 #include "cpu/tree.h"
 

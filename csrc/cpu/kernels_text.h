@@ -16,20 +16,6 @@ typedef uint64_t lanes64 VECTOR(VECTOR_BYTES);
 typedef uint32_t lanes32 VECTOR(VECTOR_BYTES);
 typedef uint16_t lanes16 VECTOR(VECTOR_BYTES);
 
-/* memcpy for fewer bytes than `most`, a power of two up to 256, in at most eight moves. GCC
- * compiles a plain memcpy to "rep movs", whose startup takes longer than most short sums. */
-INLINE void copy_rest(void *to, const unsigned char *from, size_t bytes, size_t most)
-{
-    unsigned char *out = to;
-#pragma GCC unroll 8
-    for (size_t piece = most / 2; piece > 0; piece /= 2)
-        if (bytes & piece) {
-            memcpy(out, from, piece);
-            out += piece;
-            from += piece;
-        }
-}
-
 /* Whether to fetch ahead. For arrays beyond the caches this gains time on Zen 5, and loses some on
  * Zen 4. */
 INLINE bool fetching_gains(void)

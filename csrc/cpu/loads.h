@@ -4,6 +4,20 @@
 
 #include "cpu/vectors.h"
 
+/* memcpy for fewer bytes than `most`, a power of two up to 256, in at most eight moves. GCC
+ * compiles a plain memcpy to "rep movs", whose startup takes longer than most short sums. */
+INLINE void copy_rest(void *to, const unsigned char *from, size_t bytes, size_t most)
+{
+    unsigned char *out = to;
+#pragma GCC unroll 8
+    for (size_t piece = most / 2; piece > 0; piece /= 2)
+        if (bytes & piece) {
+            memcpy(out, from, piece);
+            out += piece;
+            from += piece;
+        }
+}
+
 INLINE void load_f64(const unsigned char *in, doubles pair[2])
 {
     /* One at a time: GCC 12 copies two vectors at once through the stack. */
@@ -55,5 +69,45 @@ INLINE void load_bf16_in_order(const unsigned char *in, doubles pair[2])
     pair[1] = widen(high);
 }
 #endif
+
+/* One element. */
+INLINE double one_bf16(const unsigned char *address)
+{
+    uint16_t half;
+    memcpy(&half, address, sizeof half);
+    uint32_t bits = (uint32_t)half << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+INLINE double one_f16(const unsigned char *in)
+{
+    uint16_t half;
+    memcpy(&half, in, sizeof half);
+    uint64_t exponent = half >> 10 & 31, fraction = half & 1023,
+             sign = (uint64_t)(half >> 15) << 63;
+    double subnormal = (double)fraction * 0x1p-24;
+    uint64_t small, bits = (exponent == 31 ? 2047 : exponent + 1008) << 52 | fraction << 42;
+    memcpy(&small, &subnormal, sizeof small);
+    bits = sign | (exponent ? bits : small);
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+INLINE double one_f32(const unsigned char *address)
+{
+    float x;
+    memcpy(&x, address, sizeof x);
+    return x;
+}
+
+INLINE double one_f64(const unsigned char *address)
+{
+    double x;
+    memcpy(&x, address, sizeof x);
+    return x;
+}
 
 #endif

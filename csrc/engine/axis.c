@@ -13,6 +13,7 @@ gr_status gr_launch_axis(gr_axis_plan *p, void *partial, uint64_t *words, gr_lau
     void *of_columns[] = {&p->matrix, &sums, &p->teams, &p->shares, &p->fold, &p->tail};
     void *of_tiles[] = {&p->matrix, &sums, &p->per_lane, &p->tile_bytes};
     void *of_rows[] = {&p->matrix, &sums, &p->shares};
+    void *of_lanes[] = {&p->matrix, &sums, &p->row_team, &p->shares};
     void *of_layout[] = {&p->layout, &sums,      &p->sum_count, &p->terms,
                          &p->team,   &p->shares, &partial};
     void *of_levels[] = {&p->layout,       &sums, &p->sum_count, &p->terms, &p->lanes,
@@ -21,6 +22,7 @@ gr_status gr_launch_axis(gr_axis_plan *p, void *partial, uint64_t *words, gr_lau
                        : p->team     ? of_layout
                        : p->teams    ? of_columns
                        : p->per_lane ? of_tiles
+                       : p->row_team ? of_lanes
                                      : of_rows;
     gr_step step = {p->strategy, p->kernel, {(unsigned)p->grid, 1}, p->block, p->shared_bytes};
     return gr_launch(&step, arguments, p->request->stream, launched, error);
@@ -35,17 +37,17 @@ typedef struct {
 /* `last`: the launch for sums that are not proven, if there may be any. */
 static gr_status allocate(gr_axis_plan *plan, gr_axis_plan *last, scratch *needed, gr_error *error)
 {
-    const gr_axis_request *request = plan->request;
+    const gr_groups_request *request = plan->request;
     gr_arena *arena = &needed->arena;
-    bool has_shares = plan->shares > 1;
+    size_t shares = plan->shares * plan->pieces;
     gr_arena_take(arena, last ? last->words : plan->words, sizeof(uint64_t));
     size_t marks = gr_arena_take(arena, last ? plan->sum_count / 32 + 2 : 0, sizeof(unsigned));
     arena->zeroed = arena->bytes;
-    size_t partial = gr_arena_take(arena, has_shares ? plan->sum_count * plan->shares : 0,
+    size_t partial = gr_arena_take(arena, shares > 1 ? plan->sum_count * shares : 0,
                                    gr_axis_acc_size(request->acc));
     if (gr_arena_open(arena, request->device, request->stream, error) != GR_OK)
         return error->status;
-    needed->partial = has_shares ? arena->base + partial : NULL;
+    needed->partial = shares > 1 ? arena->base + partial : NULL;
     if (last) {
         plan->sums.any_unproven = last->sums.any_unproven = (void *)(arena->base + marks);
         plan->sums.unproven = last->sums.unproven = plan->sums.any_unproven + 1;
@@ -65,7 +67,7 @@ static gr_status launch(gr_axis_plan *plan, const scratch *needed, void *to, gr_
     return error->status;
 }
 
-static gr_status run_whole(const gr_axis_request *request, gr_launched *launched, gr_error *error)
+static gr_status run_whole(const gr_groups_request *request, gr_launched *launched, gr_error *error)
 {
     gr_axis_plan plan, last;
     scratch needed = {{0}, NULL};
@@ -136,7 +138,7 @@ static void take_part(gr_axes *axes, gr_axis_list *part, const division *by, siz
 }
 
 /* Returns whether the call goes on with the next part. */
-static bool goes_on(const gr_axis_request *request, gr_error *error)
+static bool goes_on(const gr_groups_request *request, gr_error *error)
 {
     if (request->waits)
         TRY(cudaStreamSynchronize(request->stream));
@@ -168,7 +170,7 @@ static gr_status merge(gr_axis_plan *of, partial_sums *sums, bool is_last, gr_la
     return GR_OK;
 }
 
-static gr_status add_partial(const gr_axis_request *piece, partial_sums *sums,
+static gr_status add_partial(const gr_groups_request *piece, partial_sums *sums,
                              gr_launched *launched, gr_error *error)
 {
     gr_axis_plan plan;
@@ -182,9 +184,9 @@ static gr_status add_partial(const gr_axis_request *piece, partial_sums *sums,
 }
 
 /* A single sum. */
-static gr_status run_long(const gr_axis_request *request, gr_launched *launched, gr_error *error)
+static gr_status run_long(const gr_groups_request *request, gr_launched *launched, gr_error *error)
 {
-    gr_axis_request piece = *request;
+    gr_groups_request piece = *request;
     gr_axis_plan plan, last;
     division by = divide(&request->axes.reduced, gr_backend_elements_at_once());
     scratch needed = {{0}, NULL};
@@ -214,10 +216,10 @@ done:
     return error->status;
 }
 
-static gr_status run_parts(const gr_axis_request *request, size_t at_once, bool are_long,
+static gr_status run_parts(const gr_groups_request *request, size_t at_once, bool are_long,
                            gr_launched *launched, gr_error *error)
 {
-    gr_axis_request part = *request;
+    gr_groups_request part = *request;
     const gr_axis_list *kept = &request->axes.kept;
     division by = divide(kept, at_once);
     bool more = true;
@@ -238,7 +240,7 @@ static gr_status run_parts(const gr_axis_request *request, size_t at_once, bool 
     return error->status;
 }
 
-gr_status gr_run_axis(const gr_axis_request *request, gr_launched *launched, gr_error *error)
+gr_status gr_run_axis(const gr_groups_request *request, gr_launched *launched, gr_error *error)
 {
     size_t most = gr_backend_elements_at_once(), terms = gr_axes_size(&request->axes.reduced);
     /* exact_levels adds up a sum of any length in one launch. */
@@ -255,15 +257,6 @@ gr_status gr_run_axis(const gr_axis_request *request, gr_launched *launched, gr_
     if (error->status == GR_OK)
         gr_record_time(request->times, GR_AT_SUMMED, request->stream, error);
     return error->status;
-}
-
-gr_status gr_sum_axis(const gr_axis_request *request, gr_launched *launched, gr_error *error)
-{
-    if (gr_wake(request->device, NULL, error) != GR_OK ||
-        gr_begin_piece(request->times, error) != GR_OK ||
-        gr_record_time(request->times, GR_AT_COPIED, request->stream, error) != GR_OK)
-        return error->status;
-    return gr_run_axis(request, launched, error);
 }
 
 int gr_stream_is_captured(void *stream)

@@ -8,7 +8,7 @@ bool gr_acc_is_proven(gr_acc acc)
     return acc == GR_ACC_proven || acc == GR_ACC_proven3;
 }
 
-int gr_axis_load(const gr_axis_request *request)
+int gr_axis_load(const gr_groups_request *request)
 {
     bool integers = request->acc == GR_ACC_u32 || request->acc == GR_ACC_u64;
     int load = request->load;
@@ -62,10 +62,19 @@ static bool steps_are_whole(const gr_axis_list *list, ptrdiff_t size)
     return true;
 }
 
-gr_axis_form gr_axis_find_matrix(const gr_axis_request *request, const gr_axes *axes,
+static bool may_be_matrix(const gr_groups_request *request, const gr_axes *axes)
+{
+    ptrdiff_t size = (ptrdiff_t)gr_axis_element_bytes(request->load);
+    return !axes->mask && axes->kept.count <= 2 && gr_axis_load(request) >= 0 &&
+           gr_axis_is_packed(axes, request->sums.bytes) && steps_are_whole(&axes->kept, size) &&
+           steps_are_whole(&axes->reduced, size);
+}
+
+static const gr_axis one = {1, 0, 0, 0};
+
+gr_axis_form gr_axis_find_matrix(const gr_groups_request *request, const gr_axes *axes,
                                  unsigned traits, gr_matrix *m)
 {
-    static const gr_axis one = {1, 0, 0, 0};
     const gr_axis_list *kept = &axes->kept, *reduced = &axes->reduced;
     ptrdiff_t size = (ptrdiff_t)gr_axis_element_bytes(request->load);
     const gr_axis *inner = kept->count ? &kept->dim[kept->count - 1] : &one;
@@ -74,11 +83,13 @@ gr_axis_form gr_axis_find_matrix(const gr_axis_request *request, const gr_axes *
     bool rows = reduced->count ? terms->in == size : (traits & ROWS) != 0;
     bool columns = kept->count ? inner->in == size : (traits & COLUMNS) != 0;
 
-    if (axes->mask || kept->count > 2 || reduced->count > 1 || gr_axis_load(request) < 0 ||
-        !gr_axis_is_packed(axes, request->sums.bytes) || !steps_are_whole(kept, size) ||
-        !steps_are_whole(reduced, size))
+    if (reduced->count > 1 || !may_be_matrix(request, axes))
         return AS_LAYOUT;
-    *m = (gr_matrix){.base = axes->in, .batches = outer->size, .batch_step = outer->in / size};
+    *m = (gr_matrix){.base = axes->in,
+                     .outer = 1,
+                     .batches = outer->size,
+                     .batch_step = outer->in / size,
+                     .column_step = 1};
     if (rows && !(columns && traits & COLUMNS)) {
         m->rows = inner->size;
         m->row_step = inner->in / size;
@@ -91,7 +102,35 @@ gr_axis_form gr_axis_find_matrix(const gr_axis_request *request, const gr_axes *
     return columns ? AS_COLUMNS : AS_LAYOUT;
 }
 
-gr_status gr_axis_describe_layout(const gr_axis_request *request, const gr_axes *axes,
+gr_axis_form gr_axis_find_pieces(const gr_groups_request *request, const gr_axes *axes,
+                                 gr_matrix *m, size_t *pieces)
+{
+    const gr_axis_list *kept = &axes->kept, *reduced = &axes->reduced;
+    ptrdiff_t size = (ptrdiff_t)gr_axis_element_bytes(request->load);
+    if (reduced->count < 1 || reduced->count > 2 || !may_be_matrix(request, axes))
+        return AS_LAYOUT;
+    const gr_axis *inner = kept->count ? &kept->dim[kept->count - 1] : &one;
+    const gr_axis *outer = kept->count > 1 ? &kept->dim[0] : &one;
+    const gr_axis *terms = &reduced->dim[reduced->count - 1];
+    const gr_axis *piece = reduced->count > 1 ? &reduced->dim[0] : &one;
+    bool are_rows = !kept->count || terms->in < gr_axis_distance(inner->in);
+    if (!are_rows && piece->size > terms->size) { /* a column may be any of the two */
+        terms = &reduced->dim[0];
+        piece = &reduced->dim[1];
+    }
+    const gr_axis *of_columns[] = {piece, outer, terms, inner},
+                  *of_rows[] = {&one, outer, inner, terms},
+                  *of_pieces[] = {outer, inner, piece, terms};
+    const gr_axis **order = !are_rows ? of_columns : piece->size > 1 ? of_pieces : of_rows;
+    *m = (gr_matrix){
+        axes->in,           order[0]->size,      order[1]->size,      order[2]->size,
+        order[3]->size,     order[0]->in / size, order[1]->in / size, order[2]->in / size,
+        order[3]->in / size};
+    *pieces = piece->size;
+    return are_rows ? AS_ROWS : AS_COLUMNS;
+}
+
+gr_status gr_axis_describe_layout(const gr_groups_request *request, const gr_axes *axes,
                                   gr_layout *layout, gr_error *error)
 {
     const gr_axis_list *lists[] = {&axes->kept, &axes->reduced};

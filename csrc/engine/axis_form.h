@@ -2,7 +2,7 @@
 #ifndef GPUREDUCE_ENGINE_AXIS_FORM_H
 #define GPUREDUCE_ENGINE_AXIS_FORM_H
 
-#include "engine/axis.h"
+#include "engine/groups.h"
 #include "engine/internal.h"
 
 #include <stdbool.h>
@@ -10,7 +10,7 @@
 typedef enum { AS_ROWS, AS_COLUMNS, AS_LAYOUT } gr_axis_form;
 
 /* How kernels for rows and columns read the elements; -1 if they cannot. */
-int gr_axis_load(const gr_axis_request *request);
+int gr_axis_load(const gr_groups_request *request);
 
 size_t gr_axis_element_bytes(int load);
 
@@ -22,11 +22,16 @@ void gr_axis_simplify(gr_axes *axes, unsigned parts);
 
 /* Describes the array as a matrix, if it is one. Rows of one element and a single column are both
  * rows and columns: `traits` are those of the kernel that the request names, or 0. */
-gr_axis_form gr_axis_find_matrix(const gr_axis_request *request, const gr_axes *axes,
+gr_axis_form gr_axis_find_matrix(const gr_groups_request *request, const gr_axes *axes,
                                  unsigned traits, gr_matrix *m);
 
+/* The same of rows and columns with gaps between their elements, and of sums whose elements lie in
+ * `pieces`: rows, or outer matrices. */
+gr_axis_form gr_axis_find_pieces(const gr_groups_request *request, const gr_axes *axes,
+                                 gr_matrix *m, size_t *pieces);
+
 /* Describes the array as dimensions. */
-gr_status gr_axis_describe_layout(const gr_axis_request *request, const gr_axes *axes,
+gr_status gr_axis_describe_layout(const gr_groups_request *request, const gr_axes *axes,
                                   gr_layout *layout, gr_error *error);
 
 bool gr_acc_is_proven(gr_acc acc);

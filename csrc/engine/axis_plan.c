@@ -19,6 +19,11 @@ enum {
     FEW_ROWS = 16,            /* of column_packs */
     FEW_SMALL_ROWS = 7,       /* of elements of 1 or 2 bytes, if they are no exact sums */
     FOLD_ROWS = 64,           /* per row beside another, squared: see fold_rows() */
+    PIECE_BYTES = 256,        /* shorter pieces of a sum are left to row_lanes .. */
+    LEAST_PIECE = 8,          /* .. or, of fewer elements, to any_layout */
+    MOST_PIECES = 1 << 17,    /* of few sums, whose second launch takes a block each */
+    LANE_LOADS = 8,           /* of row_lanes, at once */
+    ROW_LANES = 1024,         /* the longest row of a warp of row_lanes, if there are few rows */
     THREAD_ROWS = 32,         /* enough rows for a thread of column_tiles */
     SHARE_ROWS = 64,          /* the least rows of a share of columns */
     BATCH_BYTES = 4096,       /* smaller batches of columns waste most of a block */
@@ -55,7 +60,13 @@ static bool is(const gr_axis_plan *p, const char *name)
 /* Whether each row follows the one before it without a gap. */
 static bool rows_touch(const gr_matrix *m)
 {
-    return m->batches == 1 && (m->rows == 1 || m->row_step == (int64_t)m->columns);
+    return m->outer * m->batches == 1 && m->column_step == 1 &&
+           (m->rows == 1 || m->row_step == (int64_t)m->columns);
+}
+
+static size_t rows_of(const gr_matrix *m)
+{
+    return m->outer * m->batches * m->rows;
 }
 
 static bool has_whole_packs(const gr_axis_plan *p)
@@ -75,7 +86,11 @@ static bool has_rows_in_packs(const gr_axis_plan *p)
 static const char *choose_rows(const gr_axis_plan *p)
 {
     const gr_matrix *m = &p->matrix;
-    size_t bytes = m->columns * gr_axis_element_bytes(p->request->load), rows = p->sum_count;
+    size_t bytes = m->columns * gr_axis_element_bytes(p->request->load), rows = rows_of(m);
+    bool has_short_pieces =
+        p->pieces > 1 && (bytes < PIECE_BYTES || (bytes < GROUP_ROW_BYTES && !has_whole_packs(p)));
+    if (m->column_step != 1 || has_short_pieces)
+        return p->pieces > 1 && m->columns < LEAST_PIECE ? "any_layout" : "row_lanes";
     if (bytes >= 2 * SHARE_BYTES && rows <= sms_of(p))
         return "row_split";
     if (bytes > WARP_ROW_BYTES || (bytes > 1024 && rows < sms_of(p) * 48))
@@ -110,9 +125,24 @@ static gr_status shape_tiles(gr_axis_plan *p, size_t bytes, size_t most, gr_erro
     return GR_OK;
 }
 
+static void shape_lanes(gr_axis_plan *p, size_t rows)
+{
+    size_t full = sms_of(p) * (SM_THREADS / GR_WARP), columns = p->matrix.columns;
+    bool are_usual = p->matrix.column_step == 1 && p->pieces == 1;
+    p->row_team = columns > ROW_LANES && rows < full ? p->block : GR_WARP;
+    if (p->row_team > GR_WARP)
+        p->shared_bytes = p->block / GR_WARP * gr_axis_acc_size(p->request->acc);
+    if (p->row_team > GR_WARP && !are_usual && rows * p->block < full * GR_WARP)
+        p->shares = (unsigned)gr_least(full * GR_WARP / p->block / rows, columns / ROW_LANES);
+    while (!are_usual && p->row_team > 1 && p->row_team <= GR_WARP &&
+           columns <= p->row_team / 2 * LANE_LOADS)
+        p->row_team /= 2;
+    p->grid = gr_least(gr_ceil_div(rows * p->shares, p->block / p->row_team), sms_of(p) * 64);
+}
+
 static gr_status shape_rows(gr_axis_plan *p, gr_error *error)
 {
-    size_t rows = p->sum_count, bytes = p->matrix.columns * gr_load_size(p->kernel->load);
+    size_t rows = rows_of(&p->matrix), bytes = p->matrix.columns * gr_load_size(p->kernel->load);
     size_t most = sms_of(p) * (SM_THREADS / p->block);
     if (is(p, "row_tile"))
         return shape_tiles(p, bytes, most, error);
@@ -138,6 +168,8 @@ static gr_status shape_rows(gr_axis_plan *p, gr_error *error)
         p->grid = gr_least(gr_ceil_div(rows, p->block), most * 4);
     } else if (is(p, "row_warp")) {
         p->grid = gr_least(gr_ceil_div(rows, p->block / GR_WARP), most * 8);
+    } else if (is(p, "row_lanes")) {
+        shape_lanes(p, rows);
     } else {
         size_t wide = gr_acc_is_proven(p->request->acc) ? 1 << 20 : 1 << 16;
         if (!p->request->block)
@@ -160,6 +192,9 @@ static const char *choose_columns(const gr_axis_plan *p)
     const gr_matrix *m = &p->matrix;
     size_t bytes = gr_axis_element_bytes(p->request->load), batch = m->rows * m->columns * bytes;
     size_t row_bytes = m->columns * bytes;
+    if (p->pieces > 1 || m->column_step != 1)
+        return m->rows < THREAD_ROWS || (p->pieces > 1 && m->rows >= GR_SHORT_F16) ? "any_layout"
+                                                                                   : "column_tiles";
     if (m->batches > 1 && batch < BATCH_BYTES)
         return row_bytes % 16 ? "any_layout" : "column_packs";
     size_t least = sms_of(p) * SM_THREADS * 16; /* less does not give each thread a pack */
@@ -184,7 +219,7 @@ static void fold_rows(gr_axis_plan *p, size_t pack)
 {
     gr_matrix *m = &p->matrix;
     size_t fold = 1, narrow = (size_t)GR_WARP * pack;
-    if (m->row_step != (int64_t)m->columns || m->columns >= narrow * 2)
+    if (m->row_step != (int64_t)m->columns || m->column_step != 1 || m->columns >= narrow * 2)
         return;
     while (fold * m->columns % pack || fold * m->columns < narrow)
         fold++;
@@ -194,7 +229,8 @@ static void fold_rows(gr_axis_plan *p, size_t pack)
             busy_of_eight(more * m->columns / pack) > busy_of_eight(fold * m->columns / pack))
             fold = more;
     bool fits = fold * m->columns <= p->block * pack && m->rows / fold >= 1;
-    if (fold == 1 || !fits || (m->batches > 1 && m->batch_step % (int64_t)pack))
+    if (fold == 1 || !fits || (m->batches > 1 && m->batch_step % (int64_t)pack) ||
+        m->outer_step % (int64_t)pack)
         return;
     p->fold = (unsigned)fold;
     p->tail = (unsigned)(m->rows % fold * m->columns);
@@ -227,11 +263,11 @@ static gr_status shape_columns(gr_axis_plan *p, gr_error *error)
     fold_rows(p, pack);
     while (team > GR_WARP && team / 2 * pack >= m->columns)
         team /= 2;
-    size_t tiles = gr_ceil_div(m->columns, team * pack) * m->batches;
+    size_t tiles = gr_ceil_div(m->columns, team * pack) * m->outer * m->batches;
     while (team > GR_WARP && p->fold == 1 && m->rows >= p->block / team * THREAD_ROWS &&
            tiles < most) {
         team /= 2;
-        tiles = gr_ceil_div(m->columns, team * pack) * m->batches;
+        tiles = gr_ceil_div(m->columns, team * pack) * m->outer * m->batches;
     }
     /* Of small batches, more blocks load while others add up the sums of their teams. */
     bool may_halve = !p->request->block && tiles >= most;
@@ -239,7 +275,7 @@ static gr_status shape_columns(gr_axis_plan *p, gr_error *error)
            m->rows < p->block / team * THREAD_ROWS)
         p->block /= 2;
     p->teams = (unsigned)(p->block / team);
-    if (2 * tiles <= most && m->rows >= 2 * SHARE_ROWS)
+    if (2 * tiles <= most && m->rows >= 2 * SHARE_ROWS && p->pieces == 1)
         p->shares = (unsigned)gr_least(most / tiles, m->rows / SHARE_ROWS);
     /* Small integers are added up in 32 bits, and float16 in float64. One row may be a tail. */
     bool is_short = p->kernel->load == GR_LOAD_f16 && gr_acc_is_proven(p->request->acc);
@@ -343,11 +379,12 @@ static gr_status check(const gr_axis_plan *p, gr_axis_form found, gr_error *erro
  * long ones are left to a launch that shares them, unless there are many. */
 static void decide_on_adding_again(gr_axis_plan *p, gr_axis_form found)
 {
-    bool by_block = is(p, "row_block") || p->team > 1;
+    bool by_block = is(p, "row_block") || p->team > 1 || p->row_team > GR_WARP;
     bool is_shared = found == AS_ROWS || by_block || p->terms <= AGAIN_TERMS ||
                      p->sum_count >= sms_of(p) * AGAIN_SUMS;
     bool leaves_all = is(p, "row_split") || (is(p, "row_tile") && p->kernel->load == GR_LOAD_f64);
-    p->adds_again = p->shares == 1 && is_shared && !leaves_all && p->terms <= MOST_AGAIN;
+    p->adds_again =
+        p->shares * p->pieces == 1 && is_shared && !leaves_all && p->terms <= MOST_AGAIN;
     if (by_block && p->adds_again && p->shared_bytes < GR_LEVELS_WORDS * sizeof(uint64_t))
         p->shared_bytes = GR_LEVELS_WORDS * sizeof(uint64_t);
 }
@@ -373,12 +410,13 @@ static gr_status shape(gr_axis_plan *p, gr_axis_form found, gr_error *error)
     return error->status = GR_OK;
 }
 
-void gr_start_axis_plan(const gr_axis_request *request, gr_axis_plan *p)
+void gr_start_axis_plan(const gr_groups_request *request, gr_axis_plan *p)
 {
     *p = (gr_axis_plan){.request = request,
                         .sums = request->sums,
                         .block = request->block ? request->block : BLOCK,
                         .shares = 1,
+                        .pieces = 1,
                         .fold = 1,
                         .sum_count = gr_axes_size(&request->axes.kept),
                         .terms = gr_axes_size(&request->axes.reduced)};
@@ -388,12 +426,12 @@ void gr_start_axis_plan(const gr_axis_request *request, gr_axis_plan *p)
     p->sums.additions = 4.0 * (double)p->terms + 1e5; /* merges of threads and shares included */
 }
 
-bool gr_names_exact_levels(const gr_axis_request *request)
+bool gr_names_exact_levels(const gr_groups_request *request)
 {
     return request->sums.as_digits || request->strategy == gr_strategy_named("exact_levels");
 }
 
-gr_status gr_plan_axis(const gr_axis_request *request, gr_axis_plan *p, gr_error *error)
+gr_status gr_plan_axis(const gr_groups_request *request, gr_axis_plan *p, gr_error *error)
 {
     gr_axes axes = request->axes;
     gr_start_axis_plan(request, p);
@@ -403,6 +441,10 @@ gr_status gr_plan_axis(const gr_axis_request *request, gr_axis_plan *p, gr_error
     unsigned traits = number < 0 ? 0 : gr_strategy_at(number)->traits;
     gr_axis_form found =
         p->terms ? gr_axis_find_matrix(request, &axes, traits, &p->matrix) : AS_LAYOUT;
+    if (found == AS_LAYOUT && number < 0 && p->terms)
+        found = gr_axis_find_pieces(request, &axes, &p->matrix, &p->pieces);
+    if (p->pieces > MOST_PIECES && p->sum_count < sms_of(p))
+        found = AS_LAYOUT;
     if (number < 0)
         number = gr_strategy_named(found == AS_ROWS      ? choose_rows(p)
                                    : found == AS_COLUMNS ? choose_columns(p)
@@ -414,6 +456,7 @@ gr_status gr_plan_axis(const gr_axis_request *request, gr_axis_plan *p, gr_error
         p->strategy = gr_strategy_at(gr_strategy_named("any_layout"));
     if (p->strategy->traits & ANY_ELEMENTS) {
         found = AS_LAYOUT;
+        p->pieces = 1;
         if (gr_axis_describe_layout(request, &axes, &p->layout, error) != GR_OK)
             return error->status;
     }
@@ -429,17 +472,22 @@ gr_status gr_plan_shares(const gr_axis_plan *first, const void *partial, gr_axis
                    : acc == GR_ACC_proven3 ? GR_LOAD_proven3
                                            : gr_load_of_acc(acc);
     int number = gr_strategy_named("row_lanes");
+    size_t shares = first->shares * first->pieces;
+    bool are_apart = first->matrix.outer > 1 && first->teams; /* sums of pieces of columns */
+    int64_t step = are_apart ? 1 : (int64_t)shares,
+            next = are_apart ? (int64_t)first->sum_count : 1;
     *p = (gr_axis_plan){.request = first->request,
                         .strategy = gr_strategy_at(number),
-                        .matrix = {partial, 1, first->sum_count, first->shares, 0, first->shares},
+                        .matrix = {partial, 1, 1, first->sum_count, shares, 0, 0, step, next},
                         .sums = first->sums,
                         .block = BLOCK,
                         .shares = 1,
+                        .pieces = 1,
                         .fold = 1,
                         .sum_count = first->sum_count,
-                        .terms = first->shares};
+                        .terms = shares};
     p->kernel = gr_find_kernel(number, load, acc, 0);
-    p->grid = gr_least(gr_ceil_div(p->sum_count, BLOCK / GR_WARP), sms_of(p) * 64);
+    shape_lanes(p, p->sum_count);
     return error->status = GR_OK;
 }
 

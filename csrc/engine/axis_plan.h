@@ -7,7 +7,7 @@
 /* One launch. `matrix` describes the array to the kernels for rows or columns, `layout` to
  * any_layout. */
 typedef struct {
-    const gr_axis_request *request;
+    const gr_groups_request *request;
     const gr_strategy *strategy;
     gr_kernel *kernel;
     gr_matrix matrix;
@@ -16,6 +16,8 @@ typedef struct {
     int packed;   /* sum k is stored at element k */
     unsigned block, shares;
     size_t grid, shared_bytes, sum_count, terms;
+    size_t pieces;                 /* of each sum: as many partial sums */
+    unsigned row_team;             /* of row_lanes: the threads of a row */
     unsigned teams, fold, tail;    /* of column_tiles */
     unsigned per_lane, tile_bytes; /* of row_tile */
     unsigned team;                 /* of any_layout */
@@ -26,13 +28,13 @@ typedef struct {
 } gr_axis_plan;
 
 /* Chooses the kernel, if the request does not name one, and its launch. */
-gr_status gr_plan_axis(const gr_axis_request *request, gr_axis_plan *plan, gr_error *error);
+gr_status gr_plan_axis(const gr_groups_request *request, gr_axis_plan *plan, gr_error *error);
 
 /* The part of a plan that does not depend on the kernel, for sums that are made in several pieces.
  */
-void gr_start_axis_plan(const gr_axis_request *request, gr_axis_plan *plan);
+void gr_start_axis_plan(const gr_groups_request *request, gr_axis_plan *plan);
 
-bool gr_names_exact_levels(const gr_axis_request *request);
+bool gr_names_exact_levels(const gr_groups_request *request);
 
 /* Plans the second launch, which adds up the shares that the first one has left in `partial`. */
 gr_status gr_plan_shares(const gr_axis_plan *first, const void *partial, gr_axis_plan *plan,
@@ -45,9 +47,6 @@ gr_status gr_plan_levels(const gr_axis_plan *first, gr_axis_plan *plan, gr_error
  * those of the plan. */
 gr_status gr_launch_axis(gr_axis_plan *plan, void *partial, uint64_t *words, gr_launched *launched,
                          gr_error *error);
-
-/* The same as gr_sum_axis() on a device that is awake, from the launches on. */
-gr_status gr_run_axis(const gr_axis_request *request, gr_launched *launched, gr_error *error);
 
 /* The size of an accumulator on the device. */
 size_t gr_axis_acc_size(gr_acc acc);

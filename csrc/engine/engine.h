@@ -24,6 +24,7 @@ typedef struct {
     gr_load load; /* GR_LOAD_any: `elements` describes the array instead */
     gr_acc acc;
     int strategy;
+    int choose;           /* chooses strategy, block and grid, as `fast` */
     unsigned block, grid; /* 0: the default */
     gr_finish finish;
     int device;
@@ -87,20 +88,17 @@ void *gr_workspace_stream(const gr_workspace *workspace);
  * running kernels. The workspace is then freed, which waits for its stream. */
 void gr_close_workspace(gr_workspace *workspace, int ended_well);
 
-/* Computes a sum. If `choose`, first chooses the request's strategy, block and grid, as `fast`. */
-gr_status gr_sum(gr_request *request, int choose, gr_outcome *outcome, gr_error *error);
+/* Computes a sum. Sets what the request leaves to choose. */
+gr_status gr_sum(gr_request *request, gr_outcome *outcome, gr_error *error);
 
-/* The same, in a workspace of the request's device that the caller opens and closes. Sets the
- * thread's current device again, since code that ran after the opening may have changed it. */
-gr_status gr_sum_in(gr_workspace *workspace, gr_request *request, int choose, gr_outcome *outcome,
-                    gr_error *error);
-
-/* The same in two steps, so that several devices work at the same time. gr_begin_sum() puts the
- * launches of the first piece on the stream, usually all of them. gr_end_sum() waits for the
- * result, and makes the sums of further pieces. What the request points to must stay until then. A
- * workspace whose sum has begun and not ended has not ended well. */
-gr_status gr_begin_sum(gr_workspace *workspace, gr_request *request, int choose,
-                       gr_outcome *outcome, gr_error *error);
+/* The same in two steps, so that several devices work at the same time, in a workspace of the
+ * request's device that the caller opens and closes. Sets the thread's current device again, since
+ * code that ran after the opening may have changed it. gr_begin_sum() puts the launches of the
+ * first piece on the stream, usually all of them. gr_end_sum() waits for the result, and makes the
+ * sums of further pieces. What the request points to must stay until then. A workspace whose sum
+ * has begun and not ended has not ended well. */
+gr_status gr_begin_sum(gr_workspace *workspace, gr_request *request, gr_outcome *outcome,
+                       gr_error *error);
 gr_status gr_end_sum(gr_workspace *workspace, gr_outcome *outcome, gr_error *error);
 
 /* Adds a value to a sum. */
@@ -139,7 +137,7 @@ typedef struct {
 
 /* Times the launches only. ms[] gets `repeats` times of one sum, each the mean over all copies. For
  * small arrays, it is the mean over several rounds of the copies. */
-gr_status gr_measure(gr_request *request, int choose, const gr_measurement *how, double *ms,
+gr_status gr_measure(gr_request *request, const gr_measurement *how, double *ms,
                      gr_outcome *outcome, gr_error *error);
 
 /* Copies an array to pinned memory, as a transfer to a device does, without the transfer. For

@@ -5,14 +5,14 @@
 
 enum { BLOCK = 256, SM_THREADS = 2048 };
 
-static size_t shared_bytes(const gr_segment_request *request)
+static size_t shared_bytes(const gr_groups_request *request)
 {
     return request->kernel->traits & SHARED_KEYS ? request->segments * gr_acc_size(request->acc)
                                                  : 0;
 }
 
-static gr_status launch(const gr_segment_request *request, gr_kernel *kernel, char *memory,
-                        gr_segment_outcome *outcome, gr_error *error)
+static gr_status launch(const gr_groups_request *request, gr_kernel *kernel, char *memory,
+                        gr_groups_outcome *outcome, gr_error *error)
 {
     unsigned traits = request->kernel->traits, keys = (unsigned)request->segments;
     size_t n = request->rows, grid = (n + BLOCK - 1) / BLOCK;
@@ -36,14 +36,14 @@ done:
     return error->status;
 }
 
-gr_status gr_launch_keys(const gr_segment_request *request, gr_segment_outcome *outcome,
+gr_status gr_launch_keys(const gr_groups_request *request, gr_groups_outcome *outcome,
                          gr_error *error)
 {
     int number = (int)(request->kernel - gr_strategy_at(0));
     gr_kernel *kernel = gr_find_kernel(number, (gr_load)request->load, request->acc, 0);
     size_t most = gr_facts_of(request->device)->shared_bytes;
     gr_arena arena = {0};
-    *outcome = (gr_segment_outcome){.place = 0};
+    *outcome = (gr_groups_outcome){.place = 0};
     if (!kernel || request->columns != 1)
         return gr_fail(error, GR_BAD_DTYPE, "%s does not add up these elements",
                        request->kernel->name);

@@ -2,7 +2,7 @@
 #ifndef GPUREDUCE_ENGINE_KEYS_H
 #define GPUREDUCE_ENGINE_KEYS_H
 
-#include "engine/segments.h"
+#include "engine/groups.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -10,7 +10,7 @@ extern "C" {
 
 /* The request names one of these kernels. Its values, ids and sums are contiguous, the ids are
  * uint32, below `segments`, and sorted if the kernel needs that: the caller has checked them. */
-gr_status gr_launch_keys(const gr_segment_request *request, gr_segment_outcome *outcome,
+gr_status gr_launch_keys(const gr_groups_request *request, gr_groups_outcome *outcome,
                          gr_error *error);
 
 #ifdef __cplusplus

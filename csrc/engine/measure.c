@@ -146,7 +146,7 @@ done:
     return error->status;
 }
 
-gr_status gr_measure(gr_request *request, int choose, const gr_measurement *how, double *ms,
+gr_status gr_measure(gr_request *request, const gr_measurement *how, double *ms,
                      gr_outcome *outcome, gr_error *error)
 {
     gr_workspace *workspace;
@@ -154,7 +154,7 @@ gr_status gr_measure(gr_request *request, int choose, const gr_measurement *how,
     memset(outcome, 0, sizeof *outcome);
     if (gr_open_workspace(request->device, &workspace, NULL, error) != GR_OK)
         return error->status;
-    if (choose)
+    if (request->choose)
         gr_choose(request);
     gr_shape_exact(request);
     if (gr_check_request(request, error) == GR_OK)

@@ -98,7 +98,7 @@ gr_status gr_run_pass(const gr_request *request, int later,
 /* --- sums along an axis ------------------------------------------------------------------------
  */
 
-static void describe_axes(gr_axis_request *request, const size_t shape[2], int axis)
+static void describe_axes(gr_groups_request *request, const size_t shape[2], int axis)
 {
     ptrdiff_t size = (ptrdiff_t)gr_load_size((gr_load)request->load);
     size_t bytes = gr_acc_size(request->acc);
@@ -112,30 +112,18 @@ static void describe_axes(gr_axis_request *request, const size_t shape[2], int a
         .type = gr_load_of_acc(request->acc), .bytes = (unsigned)bytes, .is_native = 1, .parts = 1};
 }
 
-gr_status gr_plan_axis_pass(gr_axis_request *request, const size_t shape[2], int axis,
-                            gr_pass *pass, gr_error *error)
-{
-    gr_axis_plan plan;
-    describe_axes(request, shape, axis);
-    if (gr_wake(request->device, NULL, error) != GR_OK ||
-        gr_plan_axis(request, &plan, error) != GR_OK)
-        return error->status;
-    *pass = (gr_pass){plan.block, (unsigned)plan.grid, 1, 1};
-    return GR_OK;
-}
-
-gr_status gr_run_axis_pass(gr_axis_request *request, const size_t shape[2], int axis,
+gr_status gr_run_axis_pass(gr_groups_request *request, const size_t shape[2], int axis,
                            int (*prepare)(void *context, const gr_arrivals *arrivals),
-                           void *context, gr_error *error)
+                           void *context, gr_launched *launched, gr_error *error)
 {
     gr_axis_plan plan;
-    gr_launched launched = {0};
     gr_arrivals arrivals = {0};
     gr_buffer in = {0}, out = {0}, words = {0};
     size_t count = shape[0] * shape[1], acc = gr_acc_size(request->acc);
 
     describe_axes(request, shape, axis);
-    if (take_zeros(&in, count * gr_load_size((gr_load)request->load), error) != GR_OK)
+    if (gr_wake(request->device, NULL, error) != GR_OK ||
+        take_zeros(&in, count * gr_load_size((gr_load)request->load), error) != GR_OK)
         return error->status;
     request->axes.in = in.data;
     if (gr_plan_axis(request, &plan, error) == GR_OK &&
@@ -143,7 +131,7 @@ gr_status gr_run_axis_pass(gr_axis_request *request, const size_t shape[2], int 
         take_zeros(&words, plan.words * sizeof(uint64_t), error) == GR_OK) {
         plan.sums.base = out.data;
         if (prepare(context, &arrivals))
-            gr_launch_axis(&plan, plan.shares > 1 ? out.data : NULL, words.data, &launched, error);
+            gr_launch_axis(&plan, plan.shares > 1 ? out.data : NULL, words.data, launched, error);
         else
             gr_fail(error, GR_NO_MEMORY, "no memory for counters");
     }

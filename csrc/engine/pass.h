@@ -2,7 +2,7 @@
 #ifndef GPUREDUCE_PASS_H
 #define GPUREDUCE_PASS_H
 
-#include "engine/axis.h"
+#include "engine/groups.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -39,12 +39,10 @@ gr_status gr_run_pass(const gr_request *request, int later,
                       gr_error *error);
 
 /* The same for the first launch of a sum of rows * columns zeros along `axis`: 0 or 1. Of the
- * request, its axes and the place of its sums are filled in. */
-gr_status gr_plan_axis_pass(gr_axis_request *request, const size_t shape[2], int axis,
-                            gr_pass *pass, gr_error *error);
-gr_status gr_run_axis_pass(gr_axis_request *request, const size_t shape[2], int axis,
+ * request, its axes and the place of its sums are filled in. *launched begins as zeros. */
+gr_status gr_run_axis_pass(gr_groups_request *request, const size_t shape[2], int axis,
                            int (*prepare)(void *context, const gr_arrivals *arrivals),
-                           void *context, gr_error *error);
+                           void *context, gr_launched *launched, gr_error *error);
 
 #ifdef __cplusplus
 }

@@ -53,7 +53,7 @@ static gr_status fetch_index(const gr_segment_run *r, uint64_t place, uint64_t *
 
 gr_status gr_report_index(const gr_segment_run *r, const gr_segment_state *state, uint64_t first)
 {
-    gr_segment_outcome *outcome = r->outcome;
+    gr_groups_outcome *outcome = r->outcome;
     bool by_offsets = r->request->by_offsets;
     uint64_t unsorted = r->request->sorted == GR_SORTED ? state->unsorted : 0;
     if (!state->bad && !unsorted)
@@ -78,7 +78,7 @@ gr_status gr_report_index(const gr_segment_run *r, const gr_segment_state *state
 static gr_status launch_by_pieces(gr_segment_run *r, const char *kernel, gr_segment_job job,
                                   gr_segment_state *state, uint64_t *first)
 {
-    const gr_segment_request *request = r->request;
+    const gr_groups_request *request = r->request;
     const char *base = request->index.base;
     for (uint64_t at = 0; at < request->rows && !gr_ask_for_interrupts(); at += job.rows) {
         *first = at;
@@ -96,7 +96,7 @@ static gr_status launch_by_pieces(gr_segment_run *r, const char *kernel, gr_segm
 /* Checks the request's ids or offsets. The memory has a state, and offsets for sorted ids. */
 static gr_status check(gr_segment_run *r, void *memory, gr_segment_state *state, uint64_t *first)
 {
-    const gr_segment_request *request = r->request;
+    const gr_groups_request *request = r->request;
     gr_segment_job job = {.segments = request->segments, .columns = 1, .state = memory};
     if (request->by_offsets || request->sorted == GR_SORTED) {
         job.index = request->index;
@@ -114,7 +114,7 @@ static gr_status check(gr_segment_run *r, void *memory, gr_segment_state *state,
     return launch_by_pieces(r, "segment_atomics", job, state, first);
 }
 
-gr_status gr_check_index(const gr_segment_request *request, gr_segment_outcome *outcome,
+gr_status gr_check_index(const gr_groups_request *request, gr_groups_outcome *outcome,
                          gr_error *error)
 {
     gr_segment_run r = {.request = request, .outcome = outcome, .error = error};
@@ -138,8 +138,8 @@ gr_status gr_check_index(const gr_segment_request *request, gr_segment_outcome *
 gr_status gr_largest_id(const gr_index *ids, uint64_t count, int device, void *stream,
                         int64_t *largest, gr_error *error)
 {
-    gr_segment_request request = {.index = *ids, .rows = count, .device = device, .stream = stream};
-    gr_segment_outcome outcome = {0};
+    gr_groups_request request = {.index = *ids, .rows = count, .device = device, .stream = stream};
+    gr_groups_outcome outcome = {0};
     gr_segment_state state = {0};
     gr_arena arena = {.zeroed = sizeof state};
     uint64_t first;

@@ -28,7 +28,7 @@ gr_status gr_launch_segment_threads(gr_segment_run *r, const char *kernel, size_
 
 gr_status gr_launch_segment_bounds(gr_segment_run *r)
 {
-    const gr_segment_request *request = r->request;
+    const gr_groups_request *request = r->request;
     size_t count = request->by_offsets ? request->segments + 1 : request->rows / 8 + 1;
     size_t gaps = 8 + 3 * 64 * sizeof(uint64_t);
     return gr_launch_segment_threads(r, "segment_bounds", count, BLOCK, gaps);

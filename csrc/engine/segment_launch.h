@@ -4,14 +4,14 @@
 #define GPUREDUCE_ENGINE_SEGMENT_LAUNCH_H
 
 #include "engine/internal.h"
-#include "engine/segments.h"
+#include "engine/groups.h"
 
 #include <stdbool.h>
 
 typedef struct {
-    const gr_segment_request *request;
+    const gr_groups_request *request;
     gr_segment_job job;
-    gr_segment_outcome *outcome;
+    gr_groups_outcome *outcome;
     gr_error *error;
     size_t sms, shared_bytes;
     unsigned passes, fewest_passes;
@@ -60,7 +60,7 @@ gr_status gr_fetch_segment_state(const gr_segment_run *r, gr_segment_state *stat
 gr_status gr_report_index(const gr_segment_run *r, const gr_segment_state *state, uint64_t first);
 
 /* Checks ids or offsets where there are no sums: with `check`, as gr_launch_segments() does. */
-gr_status gr_check_index(const gr_segment_request *request, gr_segment_outcome *outcome,
+gr_status gr_check_index(const gr_groups_request *request, gr_groups_outcome *outcome,
                          gr_error *error);
 
 #endif

@@ -37,7 +37,7 @@ bool gr_adds_floats(const run *r)
  */
 static size_t shared_words(const run *r)
 {
-    const gr_segment_request *request = r->request;
+    const gr_groups_request *request = r->request;
     size_t most = r->shared_bytes / 8, words = gr_adds_floats(r) ? 3 : 1;
     if (request->segments > most / request->columns || request->rows / 64 < request->segments)
         return 0;
@@ -46,7 +46,7 @@ static size_t shared_words(const run *r)
 
 size_t gr_most_segment_words(const run *r)
 {
-    const gr_segment_request *request = r->request;
+    const gr_groups_request *request = r->request;
     if (!gr_adds_floats(r))
         return 1;
     unsigned bits = request->load == GR_LOAD_f16 ? 40 : request->load == GR_LOAD_f64 ? 2098 : 277;
@@ -60,7 +60,7 @@ size_t gr_most_segment_words(const run *r)
  * values several times. So each pass gets no more words than stay there, if MOST_PASSES suffice. */
 static gr_status find_room(run *r)
 {
-    const gr_segment_request *request = r->request;
+    const gr_groups_request *request = r->request;
     gr_error *error = r->error;
     size_t sums = request->segments * request->columns, most = gr_most_segment_words(r);
     size_t usual = !gr_adds_floats(r) ? 1 : request->load == GR_LOAD_f64 ? 3 : 2;
@@ -105,14 +105,14 @@ static bool are_neighbours(const gr_rows *rows, size_t bytes)
 }
 
 /* Whether a kernel is compiled for these elements and this accumulator. */
-static bool is_there(const gr_segment_request *request, const char *kernel)
+static bool is_there(const gr_groups_request *request, const char *kernel)
 {
     int number = gr_strategy_named(kernel);
     return number >= 0 && gr_find_kernel(number, (gr_load)request->load, request->acc, 0);
 }
 
 /* Whether segment_packs can add up: rows consist of aligned packs, and all sums are neighbours. */
-static bool has_packs(const gr_segment_request *request)
+static bool has_packs(const gr_groups_request *request)
 {
     const gr_rows *values = &request->values, *out = &request->out;
     size_t bytes = gr_load_size((gr_load)request->load), sum_bytes = request->sums.bytes;
@@ -127,7 +127,7 @@ static bool has_packs(const gr_segment_request *request)
  * segments are cut into tasks. */
 static void share_rows(run *r)
 {
-    const gr_segment_request *request = r->request;
+    const gr_groups_request *request = r->request;
     gr_segment_job *job = &r->job;
     size_t columns = request->columns, lanes = 1, lane_rows = LANE_ROWS;
     while (lanes < columns && lanes < GR_WARP)
@@ -166,7 +166,7 @@ static unsigned sampled(const run *r)
 
 gr_status gr_plan_segments(run *r)
 {
-    const gr_segment_request *request = r->request;
+    const gr_groups_request *request = r->request;
     gr_segment_job *job = &r->job;
     size_t columns = request->columns;
     if (request->rows > most_rows || request->segments > SIZE_MAX / 64 / columns)

@@ -1,6 +1,6 @@
 /* Sums by segment as callers want them: rounded, or their digits. Digits are those of fixed-point
  * words, also by offsets, and become words of the caller's format where others are rounded. */
-#include "engine/segments.h"
+#include "engine/groups.h"
 
 #include "engine/internal.h"
 #include "engine/times.h"
@@ -11,11 +11,11 @@ static gr_rows plain(const void *base, int64_t step)
 }
 
 /* Counts the elements of each segment, as a sum of ones: those of `one`, a byte. */
-static gr_status count_elements(const gr_segment_request *request, uint64_t *counts,
-                                const void *one, gr_error *error)
+static gr_status count_elements(const gr_groups_request *request, uint64_t *counts, const void *one,
+                                gr_error *error)
 {
-    gr_segment_request each = *request;
-    gr_segment_outcome outcome;
+    gr_groups_request each = *request;
+    gr_groups_outcome outcome;
     each.values = plain(one, 0);
     each.out = plain(counts, sizeof *counts);
     each.columns = 1;
@@ -27,10 +27,10 @@ static gr_status count_elements(const gr_segment_request *request, uint64_t *cou
     return gr_launch_segments(&each, &outcome, error);
 }
 
-static gr_status launch_digits(const gr_segment_request *request, gr_segment_outcome *outcome,
+static gr_status launch_digits(const gr_groups_request *request, gr_groups_outcome *outcome,
                                gr_error *error)
 {
-    gr_segment_request sums = *request;
+    gr_groups_request sums = *request;
     gr_arena arena = {0};
     bool is_wide = request->load == GR_LOAD_i32 || request->load == GR_LOAD_u32;
     if (is_wide && request->rows > (uint64_t)1 << 32)
@@ -51,21 +51,11 @@ done:
     return error->status;
 }
 
-gr_status gr_launch_segment_sums(const gr_segment_request *request, gr_segment_outcome *outcome,
-                                 gr_error *error)
+gr_status gr_run_segments(const gr_groups_request *request, gr_groups_outcome *outcome,
+                          gr_error *error)
 {
     bool has_sums = request->segments && request->columns;
     return request->sums.as_digits && has_sums && !request->kernel
                ? launch_digits(request, outcome, error)
                : gr_launch_segments(request, outcome, error);
-}
-
-gr_status gr_sum_segments(const gr_segment_request *request, gr_segment_outcome *outcome,
-                          gr_error *error)
-{
-    if (gr_wake(request->device, NULL, error) != GR_OK ||
-        gr_begin_piece(request->times, error) != GR_OK ||
-        gr_record_time(request->times, GR_AT_COPIED, request->stream, error) != GR_OK)
-        return error->status;
-    return gr_launch_segment_sums(request, outcome, error);
 }

@@ -19,7 +19,7 @@
  *
  * Digits of sums: as for unsorted ids. With offsets, each element's segment is found by a search.
  */
-#include "engine/segments.h"
+#include "engine/groups.h"
 
 #include "engine/axis_plan.h"
 #include "engine/keys.h"
@@ -40,7 +40,7 @@ typedef gr_segment_step step;
 /* Adds up elements as integers: one pass. */
 static gr_status add_words(run *r)
 {
-    const gr_segment_request *request = r->request;
+    const gr_groups_request *request = r->request;
     gr_load load = (gr_load)request->load;
     size_t lanes = 1;
     while (lanes < request->columns && lanes < GR_WARP)
@@ -65,7 +65,7 @@ static gr_status add_words(run *r)
  * anyway, it has as few passes as possible, because most often none of them has anything to do. */
 static gr_status attempt(run *r, int number)
 {
-    const gr_segment_request *request = r->request;
+    const gr_groups_request *request = r->request;
     size_t sums = request->segments * request->columns;
     r->job.attempt = number;
     if (number > 0 && !request->check) {
@@ -86,7 +86,7 @@ static gr_status attempt(run *r, int number)
  * exponents are found first, and the second launch returns at once if they are enough. */
 static gr_status find_range(run *r)
 {
-    const gr_segment_request *request = r->request;
+    const gr_groups_request *request = r->request;
     size_t values = request->rows * request->columns;
     if (request->rows >= SAMPLED_ROWS && request->columns == 1 &&
         gr_launch_segment_threads(r, "segment_sample", 1, GR_SEGMENT_THREADS,
@@ -130,7 +130,7 @@ static gr_status add_digits(run *r)
 /* Adds up rows of sorted ids, in one pass over ids and values. */
 static gr_status add_runs(run *r)
 {
-    const gr_segment_request *request = r->request;
+    const gr_groups_request *request = r->request;
     gr_error *error = r->error;
     gr_acc acc = request->acc;
     size_t warps = gr_ceil_div(request->rows, r->job.task_rows), per_block = BLOCK / GR_WARP;
@@ -150,7 +150,7 @@ done:
 /* Puts the numbers of the rows in order, segment by segment. */
 static gr_status order_rows(run *r)
 {
-    const gr_segment_request *request = r->request;
+    const gr_groups_request *request = r->request;
     unsigned block = r->job.orders_in_shared ? GR_SEGMENT_THREADS : BLOCK;
     size_t bytes = r->job.orders_in_shared ? request->segments * sizeof(unsigned) : 0;
     if (gr_launch_segment_threads(r, "segment_count", request->rows, block, bytes) == GR_OK &&
@@ -162,7 +162,7 @@ static gr_status order_rows(run *r)
 /* Adds up segments whose rows lie one after another, or whose row numbers do in `order`. */
 static gr_status add_rows(run *r)
 {
-    const gr_segment_request *request = r->request;
+    const gr_groups_request *request = r->request;
     gr_load load = (gr_load)request->load;
     gr_acc acc = request->acc;
     size_t warps = BLOCK / GR_WARP, groups = BLOCK / r->job.lanes;
@@ -192,7 +192,7 @@ static gr_status add_rows(run *r)
 /* Allocates scratch memory, sets the job's addresses in it, and clears what has to be zero. */
 static gr_status allocate(run *r, gr_arena *arena)
 {
-    const gr_segment_request *request = r->request;
+    const gr_groups_request *request = r->request;
     gr_segment_job *job = &r->job;
     size_t sums = request->segments * request->columns;
     size_t longs = r->in_rows && !r->in_runs ? request->rows / job->long_rows : 0;
@@ -254,7 +254,7 @@ static bool is_done(run *r)
 
 static gr_status add(run *r)
 {
-    const gr_segment_request *request = r->request;
+    const gr_groups_request *request = r->request;
     bool has_bounds = !r->in_runs && (r->job.try_sorted || request->by_offsets);
     if ((r->in_runs && add_runs(r) != GR_OK) ||
         (has_bounds && gr_launch_segment_bounds(r) != GR_OK) ||
@@ -281,7 +281,7 @@ static gr_status check(run *r)
     return gr_report_index(r, &state, 0);
 }
 
-gr_status gr_launch_segments(const gr_segment_request *request, gr_segment_outcome *outcome,
+gr_status gr_launch_segments(const gr_groups_request *request, gr_groups_outcome *outcome,
                              gr_error *error)
 {
     run r = {.request = request, .outcome = outcome, .error = error};

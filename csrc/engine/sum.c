@@ -276,11 +276,14 @@ static void start_progress(gr_progress *progress, const gr_request *request)
     }
 }
 
-static gr_status begin_awake(gr_workspace *workspace, gr_request *request, int choose,
-                             gr_outcome *outcome, gr_error *error)
+gr_status gr_begin_sum(gr_workspace *workspace, gr_request *request, gr_outcome *outcome,
+                       gr_error *error)
 {
     gr_progress *progress = &workspace->progress;
-    if (choose)
+    memset(outcome, 0, sizeof *outcome);
+    if (gr_wake(request->device, &outcome->init_ms, error) != GR_OK)
+        return error->status;
+    if (request->choose)
         gr_choose(request);
     gr_shape_exact(request);
     outcome->finish = finish_used(request);
@@ -288,21 +291,12 @@ static gr_status begin_awake(gr_workspace *workspace, gr_request *request, int c
     start_progress(progress, request);
     if (gr_check_request(request, error) != GR_OK || request->n == 0)
         return error->status;
-    int chosen = choose || gr_strategy_at(request->strategy)->traits & DIGITS;
+    int chosen = request->choose || gr_strategy_at(request->strategy)->traits & DIGITS;
     if (find_room(request, chosen, workspace, &progress->piece, &progress->plan, error) != GR_OK)
         return error->status;
     outcome->block = progress->plan.block;
     outcome->grid = progress->plan.grid;
     return begin_piece(workspace, outcome, error);
-}
-
-gr_status gr_begin_sum(gr_workspace *workspace, gr_request *request, int choose,
-                       gr_outcome *outcome, gr_error *error)
-{
-    memset(outcome, 0, sizeof *outcome);
-    if (gr_wake(request->device, &outcome->init_ms, error) != GR_OK)
-        return error->status;
-    return begin_awake(workspace, request, choose, outcome, error);
 }
 
 gr_status gr_end_sum(gr_workspace *workspace, gr_outcome *outcome, gr_error *error)
@@ -324,15 +318,7 @@ gr_status gr_end_sum(gr_workspace *workspace, gr_outcome *outcome, gr_error *err
     return GR_OK;
 }
 
-gr_status gr_sum_in(gr_workspace *workspace, gr_request *request, int choose, gr_outcome *outcome,
-                    gr_error *error)
-{
-    if (gr_begin_sum(workspace, request, choose, outcome, error) != GR_OK)
-        return error->status;
-    return gr_end_sum(workspace, outcome, error);
-}
-
-gr_status gr_sum(gr_request *request, int choose, gr_outcome *outcome, gr_error *error)
+gr_status gr_sum(gr_request *request, gr_outcome *outcome, gr_error *error)
 {
     gr_workspace *workspace;
     double init_ms;
@@ -340,7 +326,8 @@ gr_status gr_sum(gr_request *request, int choose, gr_outcome *outcome, gr_error 
     memset(outcome, 0, sizeof *outcome);
     if (gr_open_workspace(request->device, &workspace, &init_ms, error) != GR_OK)
         return error->status;
-    gr_sum_in(workspace, request, choose, outcome, error);
+    if (gr_begin_sum(workspace, request, outcome, error) == GR_OK)
+        gr_end_sum(workspace, outcome, error);
     outcome->init_ms += init_ms;
     gr_close_workspace(workspace, error->status == GR_OK);
     return error->status;

@@ -16,6 +16,10 @@ enum {
     MERGES = 4096    /* more additions to `tail` than elements: of lanes, columns, chunks */
 };
 
+/* The arrays of these functions take no stack at the same time: threads may have stacks of 32 KB.
+ */
+#define NOINLINE __attribute__((noinline))
+
 static void store_accumulators(const gr_axis_job *job, gr_exact sums[2], unsigned char *out)
 {
     gr_store_exact(gr_exact_axes_of(job), &sums[0], 0, out);
@@ -47,16 +51,33 @@ static bool add_plainly(const gr_axis_job *job, const unsigned char *in, ptrdiff
     return how->whole || !gr_inexact();
 }
 
-/* Stores exact sums. With initial numbers they are not yet the result. */
 static bool store_plain(const gr_axis_job *job, gr_pair pair, unsigned char *out)
 {
     const gr_exact_axes *how = gr_exact_axes_of(job);
     for (int part = 0; part < job->parts; part++, out += job->axes->part_step)
-        if (how->initial->count[part] == 0)
+        if (gr_only_rounds(how, part))
             gr_store_float(out, pair[part], how->target);
         else if (!gr_store_proven(how, (gr_proven3){pair[part], 0, 0, 0}, part, out))
             return false;
     return true;
+}
+
+/* Stores sums of rows that are exact in their first number. */
+static NOINLINE void store_all_plain(const gr_axis_job *job, const gr_pair *pairs, size_t rows,
+                                     unsigned char *out, ptrdiff_t out_step, bool *proven)
+{
+    double planes[4 * BATCH];
+    if (gr_exact_axes_of(job)->apart) {
+        memset(planes + BATCH, 0, 3 * BATCH * sizeof *planes);
+        for (size_t i = 0; i < rows; i++)
+            planes[i] = pairs[i][0];
+        if (gr_store_unrounded(gr_exact_axes_of(job), planes, BATCH, rows, out, out_step)) {
+            memset(proven, 1, rows * sizeof *proven);
+            return;
+        }
+    }
+    for (size_t i = 0; i < rows; i++)
+        proven[i] = store_plain(job, pairs[i], out + (ptrdiff_t)i * out_step);
 }
 
 /* Adds up rows of float16 piece by piece, each of which is exact in float64. */
@@ -85,11 +106,13 @@ static void store_rows(const gr_axis_job *job, const double *planes, size_t rows
 {
     const gr_exact_axes *how = gr_exact_axes_of(job);
     size_t stride = GR_PROVEN_ROWS * how->kernels->vector / 2;
-    bool plain = how->initial->count[part] == 0;
+    bool plain = gr_only_rounds(how, part);
     double rounded[GR_PROVEN_ROWS], margin[GR_PROVEN_ROWS];
     if (plain)
         how->kernels->round_sums(planes, stride, GR_PROVEN_ROWS, how->additions * 0x1p-52,
                                  how->format.fraction, how->format.unit, rounded, margin);
+    else if (gr_store_unrounded(how, planes, stride, rows, out, out_step))
+        return;
     for (size_t i = 0; i < rows; i++, planes++, out += out_step)
         if (plain && margin[i] > 0)
             gr_store_float(out, rounded[i], how->target);
@@ -98,18 +121,23 @@ static void store_rows(const gr_axis_job *job, const double *planes, size_t rows
 }
 
 /* Adds up and stores rows of float64 in bins. Returns whether these took all of them. */
-static bool add_in_bins(const gr_axis_job *job, const unsigned char *in, ptrdiff_t step, size_t n,
-                        size_t rows, unsigned char *out, ptrdiff_t out_step, bool *proven)
+static NOINLINE bool add_in_bins(const gr_axis_job *job, const unsigned char *in, ptrdiff_t step,
+                                 size_t n, size_t rows, unsigned char *out, ptrdiff_t out_step,
+                                 bool *proven)
 {
     const gr_exact_axes *how = gr_exact_axes_of(job);
-    double sums[2 * BATCH], rests[2 * BATCH];
+    double planes[8 * BATCH], *sums = planes, *rests = planes + 2 * BATCH;
     if (!how->bin_rows || !how->bin_rows(in, step, n, rows, job->parts, sums, rests))
         return false;
     for (size_t i = 0; i < rows; i++)
         proven[i] = true;
+    if (how->apart)
+        memset(planes + 4 * BATCH, 0, 4 * BATCH * sizeof *planes);
+    if (gr_store_unrounded(how, planes, 2 * BATCH, rows, out, out_step))
+        return true;
     for (int part = 0; part < job->parts; part++, out += job->axes->part_step) {
         const double *sum = sums + part * BATCH, *rest = rests + part * BATCH;
-        if (how->target == GR_LOAD_f64 && how->initial->count[part] == 0)
+        if (how->target == GR_LOAD_f64 && gr_only_rounds(how, part))
             gr_store_floats(out, out_step, sum, rows, how->target);
         else
             for (size_t i = 0; i < rows; i++)
@@ -120,8 +148,8 @@ static bool add_in_bins(const gr_axis_job *job, const unsigned char *in, ptrdiff
 }
 
 /* The same for one row, piece by piece. */
-static bool add_long_row(const gr_axis_job *job, const unsigned char *in, size_t n,
-                         unsigned char *out)
+static NOINLINE bool add_long_row(const gr_axis_job *job, const unsigned char *in, size_t n,
+                                  unsigned char *out)
 {
     const gr_exact_axes *how = gr_exact_axes_of(job);
     size_t parts = (size_t)job->parts, pieces = n / PIECE, piece = n / pieces / parts * parts;
@@ -153,9 +181,9 @@ static bool add_long_row(const gr_axis_job *job, const unsigned char *in, size_t
 }
 
 /* Adds up rows with proof, and stores the sums that are proven. */
-static void add_with_proof(const gr_axis_job *job, const unsigned char *in, ptrdiff_t step,
-                           size_t n, size_t rows, unsigned char *out, ptrdiff_t out_step,
-                           bool *proven)
+static NOINLINE void add_with_proof(const gr_axis_job *job, const unsigned char *in, ptrdiff_t step,
+                                    size_t n, size_t rows, unsigned char *out, ptrdiff_t out_step,
+                                    bool *proven)
 {
     double planes[4 * GR_PROVEN_ROWS * GR_MOST_VECTOR / 2];
     const gr_exact_axes *how = gr_exact_axes_of(job);
@@ -195,8 +223,7 @@ static void add_rows(const gr_axis_job *job, const unsigned char *in, ptrdiff_t 
         bool proven[BATCH];
         gr_arithmetic before = gr_begin_plain();
         if (add_plainly(job, from, step, numbers, some, pairs))
-            for (size_t i = 0; i < some; i++)
-                proven[i] = store_plain(job, pairs[i], out + (ptrdiff_t)i * run->out_step);
+            store_all_plain(job, pairs, some, out, run->out_step, proven);
         else if (!gr_exact_tries(&pause, pause == 0 && add_in_bins(job, from, step, numbers, some,
                                                                    out, run->out_step, proven)))
             add_with_proof(job, from, step, numbers, some, out, run->out_step, proven);
@@ -215,7 +242,8 @@ static void add_piece(const gr_axis_job *job, const gr_axis_run *row, size_t fir
     const unsigned char *in;
     for (int i = 0; i < job->axes->components; i++)
         gr_exact_init(&sums[i]);
-    for (size_t some; (some = gr_axis_chunk(job, row, first, n, buffer, &in)) > 0; n -= some) {
+    for (size_t some; (some = gr_axis_chunk(job, row, first, n, buffer, &in, NULL)) > 0;
+         n -= some) {
         gr_exact_add_array(sums, in, some, job->axes->load, job->axes->components, 1);
         first += some;
     }
@@ -231,7 +259,7 @@ static void add_pieces(const gr_axis_job *job, const gr_axis_run *row, void *par
     store_accumulators(job, sums[0], row->out);
 }
 
-static const gr_proven_kernels *best_kernels(void)
+const gr_proven_kernels *gr_proven_best(void)
 {
     static const gr_proven_kernels *const tables[GR_INSTRUCTION_SETS] = {
         [GR_BASELINE] = &gr_proven_baseline,
@@ -243,6 +271,85 @@ static const gr_proven_kernels *best_kernels(void)
     };
     return tables[gr_instructions()];
 }
+
+/* --- terms ----------------------------------------------------------------------------------- */
+
+/* Stores the sums of terms of rows. */
+static void add_terms(const gr_axis_job *job, const unsigned char *in, ptrdiff_t step, size_t n,
+                      const gr_axis_run *run)
+{
+    const gr_axes *axes = job->axes;
+    const gr_exact_axes *how = gr_exact_axes_of(job);
+    double planes[4 * GR_PROVEN_ROWS * GR_MOST_VECTOR / 2];
+    gr_term_rows rows = {axes->term, axes->load, in, in, step, step, n};
+    if (job->factors) {
+        rows.other = run->mask;
+        rows.other_step = run->mask_step;
+    }
+    gr_arithmetic before = gr_begin_plain();
+    for (size_t first = 0, some; first < run->count; first += some) {
+        bool proven[BATCH];
+        unsigned char *out = run->out + (ptrdiff_t)first * run->out_step;
+        some = run->count - first < BATCH ? run->count - first : BATCH;
+        for (size_t i = 0; i < some; i++)
+            proven[i] = true;
+        how->kernels->term_rows(&rows, some, planes);
+        store_rows(job, planes, some, 0, out, run->out_step, proven);
+        for (size_t i = 0; i < some; i++)
+            if (!proven[i])
+                gr_store_unknown(how, out + (ptrdiff_t)i * run->out_step);
+        rows.in += (ptrdiff_t)some * step;
+        rows.other += (ptrdiff_t)some * rows.other_step;
+    }
+    gr_end_plain(before);
+}
+
+static void add_term_piece(const gr_axis_job *job, const gr_axis_run *row, size_t first, size_t n,
+                           unsigned char *buffer, void *partial)
+{
+    const gr_exact_axes *how = gr_exact_axes_of(job);
+    double planes[4 * GR_PROVEN_ROWS * GR_MOST_VECTOR / 2];
+    size_t stride = GR_PROVEN_ROWS * how->kernels->vector / 2;
+    gr_proven3 *total = partial;
+    gr_term_rows rows = {.term = job->axes->term, .load = job->axes->load};
+    *total = (gr_proven3){0, 0, 0, 0};
+    gr_arithmetic before = gr_begin_plain();
+    for (; (rows.n = gr_axis_chunk(job, row, first, n, buffer, &rows.in, &rows.other)) > 0;
+         n -= rows.n) {
+        how->kernels->term_rows(&rows, 1, planes);
+        gr_proven3 sum = gr_sum_at(planes, stride);
+        gr_proven3_merge(total, &sum);
+        first += rows.n;
+    }
+    gr_end_plain(before);
+}
+
+static void add_term_pieces(const gr_axis_job *job, const gr_axis_run *row, void *partials,
+                            size_t pieces)
+{
+    gr_proven3 *sums = partials;
+    gr_arithmetic before = gr_begin_plain();
+    for (size_t i = 1; i < pieces; i++)
+        gr_proven3_merge(&sums[0], &sums[i]);
+    if (!gr_store_proven(gr_exact_axes_of(job), sums[0], 0, row->out))
+        gr_store_unknown(gr_exact_axes_of(job), row->out);
+    gr_end_plain(before);
+}
+
+static const gr_axis_adder term_adder = {
+    .rows = add_terms,
+    .partial_size = sizeof(gr_proven3),
+    .piece = add_term_piece,
+    .total = add_term_pieces,
+    .kept_planes = GR_EXACT_PLANES,
+    .planes = gr_exact_planes,
+    .start = gr_exact_start,
+    .add = gr_exact_add_terms,
+    .end = gr_exact_end,
+    .merge = gr_exact_merge_columns,
+    .fold = gr_exact_fold,
+    .store = gr_exact_store,
+};
 
 /* --- all ------------------------------------------------------------------------------------- */
 
@@ -263,16 +370,31 @@ static const gr_axis_adder exact_adder = {
     .assumed_rightly = gr_exact_assumed_rightly,
 };
 
-bool gr_exact_sum_axes(gr_axes *axes, gr_load target, const gr_initial *initial, int threads)
+const gr_axes *gr_factors_of(const gr_axes *axes, gr_axes *room)
+{
+    if (axes->term != GR_TERM_PRODUCT)
+        return NULL;
+    *room = *axes;
+    for (int i = 0; i < room->reduced.count; i++)
+        room->reduced.dim[i].in = room->reduced.dim[i].mask;
+    return room;
+}
+
+static bool sum_axes(gr_axes *axes, gr_axes *room, gr_load target, ptrdiff_t apart,
+                     const gr_initial *initial, int threads)
 {
     gr_axes_simplify(axes);
-    const gr_proven_kernels *kernels = best_kernels();
+    const gr_proven_kernels *kernels = gr_proven_best();
     const gr_cpu_kernels *plain = gr_cpu_best();
+    bool has_terms = axes->term != GR_TERM_ELEMENT;
     gr_exact_axes how = {
         .target = target,
         .format = gr_format_of(target),
         .initial = initial,
-        .additions = (double)gr_axes_size(&axes->reduced) * axes->components + MERGES,
+        .apart = apart,
+        .has_terms = has_terms,
+        .additions =
+            (double)gr_axes_size(&axes->reduced) * (has_terms ? 2 : axes->components) + MERGES,
         .kernels = kernels,
         .flags = gr_flags_work(),
         .whole = axes->load == GR_LOAD_f16,
@@ -299,17 +421,18 @@ bool gr_exact_sum_axes(gr_axes *axes, gr_load target, const gr_initial *initial,
         how.columns = kernels->columns_f64;
         /* The sum of two is rounded once. */
         how.whole = gr_axes_size(&axes->reduced) <= 2 && target == GR_LOAD_f64 &&
-                    initial->count[0] + initial->count[1] == 0;
+                    gr_only_rounds(&how, 0) && gr_only_rounds(&how, 1);
         how.plain_columns = how.whole ? plain->columns_f64 : NULL;
         how.bin_rows = kernels->bin_rows_f64;
         how.bin_columns = how.whole ? NULL : kernels->bin_columns_f64;
         break;
     }
     gr_axis_job job = {
-        .adder = &exact_adder,
+        .adder = has_terms ? &term_adder : &exact_adder,
         .context = &how,
         .axes = axes,
-        .short_rows = axes->load == GR_LOAD_f64 ? SHORT_ROW : 0,
+        .factors = gr_factors_of(axes, room),
+        .short_rows = axes->load == GR_LOAD_f64 && !has_terms ? SHORT_ROW : 0,
         .few_rows = 128,
         .vector = kernels->vector,
         .tile = TILE,
@@ -320,4 +443,15 @@ bool gr_exact_sum_axes(gr_axes *axes, gr_load target, const gr_initial *initial,
     if (raised)
         gr_raise_inexact();
     return done;
+}
+
+bool gr_exact_sum_axes(gr_axes *axes, gr_load target, const gr_initial *initial, int threads)
+{
+    return sum_axes(axes, NULL, target, 0, initial, threads);
+}
+
+bool gr_exact_unrounded_axes(gr_axes *axes, gr_axes *room, int threads)
+{
+    static const gr_initial nothing;
+    return sum_axes(axes, room, GR_LOAD_f64, axes->part_step, &nothing, threads);
 }

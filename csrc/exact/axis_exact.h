@@ -19,6 +19,19 @@ extern "C" {
  */
 bool gr_exact_sum_axes(gr_axes *axes, gr_load target, const gr_initial *initial, int threads);
 
+/* An exact sum: it differs from high + low + tail by at most `error`. If that is 0, it is their
+ * sum. If it is a nan, nothing is known of the sum: elements may be infinities or nans. */
+typedef struct {
+    double high, low, tail, error;
+} gr_unrounded;
+
+/* The other factors of products, as elements, in `room`; NULL of other terms. */
+const gr_axes *gr_factors_of(const gr_axes *axes, gr_axes *room);
+
+/* Adds up terms, and stores unrounded sums: each number `part_step` bytes after the one before.
+ * Elements have one component. `room` is overwritten; it may be NULL if there are no products. */
+bool gr_exact_unrounded_axes(gr_axes *axes, gr_axes *room, int threads);
+
 #ifdef __cplusplus
 }
 #endif

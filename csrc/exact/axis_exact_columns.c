@@ -112,7 +112,7 @@ bool gr_exact_assume(const gr_axis_job *job, gr_columns *sums)
 {
     const gr_exact_axes *how = gr_exact_axes_of(job);
     bool in_any_case = how->whole || (how->bin_columns && how->target == GR_LOAD_f64);
-    if (how->initial->count[0] + how->initial->count[1] > 0)
+    if (!gr_only_rounds(how, 0) || !gr_only_rounds(how, 1))
         return false;
     if (!in_any_case && !(how->plain_columns && how->flags && stores_quietly(job)))
         return false;
@@ -161,6 +161,16 @@ void gr_exact_add(const gr_axis_job *job, gr_columns *sums, const unsigned char 
     how->columns(rows, count, sums->width, sums->planes, sums->stride);
 }
 
+void gr_exact_add_terms(const gr_axis_job *job, gr_columns *sums, const unsigned char *const *rows,
+                        size_t count)
+{
+    gr_term_columns of = {
+        job->axes->term, job->axes->load, rows, sums->other, count, sums->width,
+    };
+    leave_leaf(job, sums);
+    gr_exact_axes_of(job)->kernels->term_columns(&of, sums->planes, sums->stride);
+}
+
 /* Sums that are merged or folded leave their leaf. */
 void gr_exact_end(const gr_axis_job *job, gr_columns *sums)
 {
@@ -207,8 +217,13 @@ typedef struct {
 static void columns_again(const gr_axis_job *job, const some_columns *which, size_t first,
                           const gr_axis_run *run)
 {
+    const gr_exact_axes *how = gr_exact_axes_of(job);
     gr_exact sums[AGAIN];
     double buffer[AGAIN_ROWS];
+    for (size_t i = 0; i < which->count && how->has_terms; i++)
+        gr_store_unknown(how, run->out + (ptrdiff_t)which->column[i] * run->out_step);
+    if (how->has_terms)
+        return;
     for (size_t i = 0; i < which->count; i++)
         gr_exact_init(&sums[i]);
     for (size_t row = 0; row < job->n && !gr_axis_is_interrupted(job); row += AGAIN_ROWS) {
@@ -223,8 +238,7 @@ static void columns_again(const gr_axis_job *job, const some_columns *which, siz
     }
     for (size_t i = 0; i < which->count; i++) {
         int part = job->parts == 2 ? (int)((first + which->column[i]) % 2) : 0;
-        gr_store_exact(gr_exact_axes_of(job), &sums[i], part,
-                       run->out + (ptrdiff_t)which->column[i] * run->out_step);
+        gr_store_exact(how, &sums[i], part, run->out + (ptrdiff_t)which->column[i] * run->out_step);
     }
 }
 
@@ -289,7 +303,9 @@ void gr_exact_store(const gr_axis_job *job, gr_columns *sums, size_t first, cons
     }
     const gr_exact_axes *how = gr_exact_axes_of(job);
     some_columns again = {.count = 0};
-    bool plain = how->initial->count[0] + how->initial->count[1] == 0;
+    bool plain = gr_only_rounds(how, 0) && gr_only_rounds(how, 1);
+    if (how->apart)
+        leave_leaf(job, sums);
     size_t i = 0, whole = gr_columns_whole(sums, job->vector);
     size_t some = first >= whole ? 0 : whole - first < run->count ? whole - first : run->count;
     if (plain && are_exact(job, sums)) {
@@ -302,6 +318,9 @@ void gr_exact_store(const gr_axis_job *job, gr_columns *sums, size_t first, cons
             store_block(job, sums, first, run, i, n, &again);
         }
     }
+    if (sums->leaves > 1 &&
+        gr_store_unrounded(how, sums->planes + first, sums->stride, some, run->out, run->out_step))
+        i = some;
     for (; i < run->count; i++)
         store_or_note(job, sums, first, run, i, &again);
     if (again.count > 0)

@@ -25,9 +25,17 @@ typedef struct {
     /* Of float64. */
     gr_bin_rows_kernel *bin_rows;
     gr_bin_columns_kernel *bin_columns;
-    bool flags; /* whether the flag works */
-    bool whole; /* whether plain sums are right in any case */
+    bool flags;      /* whether the flag works */
+    bool whole;      /* whether plain sums are right in any case */
+    ptrdiff_t apart; /* bytes between the numbers of an unrounded sum; 0: sums are rounded */
+    bool has_terms;  /* which are not the elements themselves */
 } gr_exact_axes;
+
+/* Whether sums of a part are to be rounded, and nothing else. */
+static inline bool gr_only_rounds(const gr_exact_axes *how, int part)
+{
+    return how->initial->count[part] == 0 && !how->apart;
+}
 
 static inline const gr_exact_axes *gr_exact_axes_of(const gr_axis_job *job)
 {
@@ -52,6 +60,14 @@ static inline gr_proven3 gr_sum_at(const double *planes, size_t stride)
 /* Stores the sum if it is proven. Returns whether it is. */
 bool gr_store_proven(const gr_exact_axes *how, gr_proven3 sum, int part, unsigned char *out);
 
+/* Stores n unrounded sums beside each other, if sums are to be unrounded and all are finite.
+ * Returns whether it has stored them. */
+bool gr_store_unrounded(const gr_exact_axes *how, const double *planes, size_t stride, size_t n,
+                        unsigned char *out, ptrdiff_t out_step);
+
+/* Stores that nothing is known of an unrounded sum. */
+void gr_store_unknown(const gr_exact_axes *how, unsigned char *out);
+
 /* Rounds the sum of an accumulator, with the initial number. */
 void gr_store_exact(const gr_exact_axes *how, gr_exact *sum, int part, unsigned char *out);
 
@@ -61,6 +77,8 @@ int gr_exact_planes(const gr_axis_job *job);
 void gr_exact_start(const gr_axis_job *job, gr_columns *sums);
 void gr_exact_add(const gr_axis_job *job, gr_columns *sums, const unsigned char *const *rows,
                   size_t count);
+void gr_exact_add_terms(const gr_axis_job *job, gr_columns *sums, const unsigned char *const *rows,
+                        size_t count);
 void gr_exact_end(const gr_axis_job *job, gr_columns *sums);
 void gr_exact_merge_columns(const gr_axis_job *job, gr_columns *sums, const double *later);
 void gr_exact_fold(const gr_axis_job *job, gr_columns *sums, size_t width);

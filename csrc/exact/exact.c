@@ -103,6 +103,13 @@ void gr_exact_merge(gr_exact *acc, const gr_exact *other)
     acc->flags |= other->flags;
 }
 
+void gr_exact_negate(gr_exact *acc)
+{
+    carry(acc);
+    for (int k = 0; k < GR_EXACT_DIGITS; k++)
+        acc->digit[k] = (int64_t)(0 - (uint64_t)acc->digit[k]);
+}
+
 void gr_exact_normalize(gr_exact *acc)
 {
     carry(acc);

@@ -89,6 +89,9 @@ void gr_exact_add_f64(gr_exact *acc, double x);
  * nothing, unless first + n <= GR_EXACT_DIGITS. */
 bool gr_exact_add_digits(gr_exact *acc, const int64_t *digits, size_t n, size_t first);
 
+/* Changes the sign of the value. Flags stay. */
+void gr_exact_negate(gr_exact *acc);
+
 /* Adds the value, the count and the flags of `other`. acc and other may be the same. */
 void gr_exact_merge(gr_exact *acc, const gr_exact *other);
 
@@ -112,6 +115,10 @@ bool gr_exact_is_zero(const gr_exact *acc);
 /* Rounds the value once, to nearest, ties to even. Returns the bits of an f16, bf16, f32 or f64. */
 uint64_t gr_exact_round(const gr_exact *acc, gr_load target);
 double gr_exact_f64(const gr_exact *acc);
+
+/* Splits a finite sum: the first three numbers are the nearest to what is left by then, and the
+ * fourth is above half of what is left after them. */
+void gr_exact_split(const gr_exact *acc, double numbers[4]);
 float gr_exact_f32(const gr_exact *acc);
 
 /* --- bytes ----------------------------------------------------------------------------------- */

@@ -23,3 +23,12 @@ float gr_exact_f32(const gr_exact *acc)
     memcpy(&value, &bits, sizeof value);
     return value;
 }
+
+void gr_exact_split(const gr_exact *acc, double numbers[4])
+{
+    gr_exact left = *acc;
+    for (int i = 0; i < 4; i++) {
+        numbers[i] = gr_exact_f64(&left);
+        gr_exact_add_f64(&left, -numbers[i]);
+    }
+}

@@ -52,6 +52,16 @@ GR_HOST_DEVICE double gr_magnitude(double x)
 #endif
 }
 
+/* x y - product, by Dekker's parts of 26 bits. It is right if |product| is at least 2^-960. */
+GR_HOST_DEVICE double gr_rest_of_product(double x, double y, double product)
+{
+    const double split = 0x1p27 + 1;
+    double x_part = split * x, y_part = split * y;
+    double x_high = x_part - (x_part - x), x_low = x - x_high;
+    double y_high = y_part - (y_part - y), y_low = y - y_high;
+    return ((x_high * y_high - product) + x_high * y_low + x_low * y_high) + x_low * y_low;
+}
+
 GR_HOST_DEVICE void gr_proven_add(gr_proven *to, double x)
 {
     double error = gr_two_sum(&to->sum, x);

@@ -3,6 +3,7 @@
 #ifndef GPUREDUCE_PROVEN_KERNELS_H
 #define GPUREDUCE_PROVEN_KERNELS_H
 
+#include "exact/finish.h"
 #include "exact/proven.h"
 
 #include <stddef.h>
@@ -20,6 +21,29 @@ typedef void gr_proven_rows_kernel(const unsigned char *in, ptrdiff_t step, size
  * each member of gr_proven3 in turn. Columns are in groups (cpu/axis_job.h). */
 typedef void gr_proven_columns_kernel(const unsigned char *const *rows, size_t count, size_t width,
                                       double *planes, size_t stride);
+
+/* Rows of terms (shared/axes.h), without GR_TERM_ELEMENT. The other factors of squares are the
+ * elements. Errors that are lost count as well: `bound` is for 2 n additions and some more. */
+typedef struct {
+    gr_term term;
+    gr_load load;
+    const unsigned char *in, *other;
+    ptrdiff_t step, other_step;
+    size_t n;
+} gr_term_rows;
+
+typedef void gr_term_rows_kernel(const gr_term_rows *of, size_t rows, double *planes);
+
+/* The same for columns. `other`: bytes from a row to that of the other factors. */
+typedef struct {
+    gr_term term;
+    gr_load load;
+    const unsigned char *const *rows;
+    ptrdiff_t other;
+    size_t count, width;
+} gr_term_columns;
+
+typedef void gr_term_columns_kernel(const gr_term_columns *of, double *planes, size_t stride);
 
 /* Adds the sums in other planes, as gr_proven3_merge does. `stride` is a number of whole groups. */
 typedef void gr_proven_merge_kernel(double *planes, const double *more, size_t stride);
@@ -43,15 +67,30 @@ typedef bool gr_proven_round_kernel(const double *planes, size_t stride, size_t 
                                     double factor, int fraction, int unit, double *rounded,
                                     double *margin);
 
+/* Stores n contiguous elements as float64 numbers. */
+typedef void gr_widen_kernel(gr_load load, const unsigned char *in, size_t n, double *to);
+
+/* Makes results of sums (finish.h), whole vectors of them, at most GR_FINISH_BATCH: in planes of so
+ * many numbers. A result differs from the sum of its first two numbers by at most the fourth. */
+typedef void gr_finish_kernel(const gr_finish_how *how, const gr_finish_planes *of, size_t count,
+                              double *planes);
+
 typedef struct {
     size_t vector; /* columns of a group */
     gr_proven_rows_kernel *rows_bf16, *rows_f32, *rows_f64;
     gr_proven_columns_kernel *columns_bf16, *columns_f32, *columns_f64;
+    gr_term_rows_kernel *term_rows;
+    gr_term_columns_kernel *term_columns;
     gr_proven_merge_kernel *merge_planes;
     gr_bin_columns_kernel *bin_columns_f64;
     gr_bin_rows_kernel *bin_rows_f64;
     gr_proven_round_kernel *round_sums;
+    gr_finish_kernel *finish;
+    gr_widen_kernel *widen;
 } gr_proven_kernels;
+
+/* The table for the processor. */
+const gr_proven_kernels *gr_proven_best(void);
 
 extern const gr_proven_kernels gr_proven_baseline;
 #ifdef __x86_64__

@@ -191,6 +191,36 @@ static bool round_sums(const double *planes, size_t stride, size_t count, double
     return all != 0;
 }
 
+INLINE void widen_all(load_pair *load, size_t size, const unsigned char *in, size_t n, double *to)
+{
+    enum { SOME = 2 * WIDTH };
+    for (; n >= SOME; n -= SOME, in += SOME * size, to += SOME) {
+        doubles x[2];
+        load(in, x);
+        memcpy(to, &x[0], sizeof *x);
+        memcpy(to + WIDTH, &x[1], sizeof *x);
+    }
+    if (n > 0) {
+        unsigned char rest[SOME * 8] = {0};
+        double wide[SOME];
+        doubles x[2];
+        copy_rest(rest, in, n * size, SOME * size);
+        load(rest, x);
+        memcpy(wide, x, sizeof wide);
+        memcpy(to, wide, n * sizeof *to);
+    }
+}
+
+static void widen_elements(gr_load load, const unsigned char *in, size_t n, double *to)
+{
+    switch (load) {
+    case GR_LOAD_f16: widen_all(load_f16, 2, in, n, to); break;
+    case GR_LOAD_bf16: widen_all(load_bf16_in_order, 2, in, n, to); break;
+    case GR_LOAD_f32: widen_all(load_f32, 4, in, n, to); break;
+    default: memcpy(to, in, n * sizeof *to); break;
+    }
+}
+
 /* --- rows ------------------------------------------------------------------------------------ */
 
 INLINE void add_streams(const unsigned char *in, size_t size, load_pair *load,
@@ -218,7 +248,7 @@ INLINE void add_row(const unsigned char *in, size_t n, size_t size, load_pair *l
     }
     if (n > 0) {
         unsigned char rest[ROW * 8] = {0};
-        memcpy(rest, in, n * size);
+        copy_rest(rest, in, n * size, ROW * size);
         add_streams(rest, size, load, lanes);
     }
     merge_lanes(&lanes[0], &lanes[2]);
@@ -239,31 +269,24 @@ INLINE void fold_rows(double *planes, size_t stride, int half)
     }
 }
 
+INLINE void fold_all_rows(double *planes, size_t stride, int parts)
+{
+    for (int half = WIDTH / 2; half >= parts; half /= 2)
+        fold_rows(planes, stride, half);
+}
+
+/* Stores the lanes of a row. */
+INLINE void spread_row(const proven_lanes *total, double *at, size_t stride)
+{
+    for (size_t i = 0; i < WIDTH; i++, at += GR_PROVEN_ROWS) {
+        at[0] = total->sum[i];
+        at[stride] = total->rest[i];
+        at[2 * stride] = total->tail[i];
+        at[3 * stride] = total->bound[i];
+    }
+}
+
 typedef double load_one(const unsigned char *address);
-
-INLINE double one_bf16(const unsigned char *address)
-{
-    uint16_t half;
-    memcpy(&half, address, sizeof half);
-    uint32_t bits = (uint32_t)half << 16;
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-INLINE double one_f32(const unsigned char *address)
-{
-    float x;
-    memcpy(&x, address, sizeof x);
-    return x;
-}
-
-INLINE double one_f64(const unsigned char *address)
-{
-    double x;
-    memcpy(&x, address, sizeof x);
-    return x;
-}
 
 /* Short rows, of which each lane has one: nothing is left to be merged. */
 INLINE void add_short_rows(const unsigned char *in, ptrdiff_t step, size_t n, size_t rows,
@@ -295,16 +318,9 @@ INLINE void add_all_rows(const unsigned char *in, ptrdiff_t step, size_t n, size
     for (size_t r = 0; r < rows; r++, in += step) {
         proven_lanes total;
         add_row(in, n, size, load, &total);
-        for (size_t i = 0; i < WIDTH; i++) {
-            double *at = planes + GR_PROVEN_ROWS * i + r;
-            at[0] = total.sum[i];
-            at[stride] = total.rest[i];
-            at[2 * stride] = total.tail[i];
-            at[3 * stride] = total.bound[i];
-        }
+        spread_row(&total, planes + r, stride);
     }
-    for (int half = WIDTH / 2; half >= parts; half /= 2)
-        fold_rows(planes, stride, half);
+    fold_all_rows(planes, stride, parts);
 }
 
 #define ROWS(type, size, load, one)                                                                \
@@ -319,6 +335,8 @@ ROWS(f32, 4, load_f32, one_f32)
 ROWS(f64, 8, load_f64, one_f64)
 
 #include "exact/axis_bins_text.h"
+#include "exact/finish_text.h"
+#include "exact/terms_text.h"
 
 const gr_proven_kernels KERNELS = {
     .vector = GROUP,
@@ -328,8 +346,12 @@ const gr_proven_kernels KERNELS = {
     .columns_bf16 = columns_bf16,
     .columns_f32 = columns_f32,
     .columns_f64 = columns_f64,
+    .term_rows = term_rows,
+    .term_columns = term_columns,
     .merge_planes = merge_planes,
     .bin_columns_f64 = bin_columns_f64,
     .bin_rows_f64 = bin_rows_f64,
     .round_sums = round_sums,
+    .finish = finish,
+    .widen = widen_elements,
 };

@@ -4,27 +4,13 @@
 #include "cpu/floating_point_mode.h"
 #include "cpu/gather.h"
 #include "cpu/instruction_set.h"
+#include "exact/proven_kernels.h"
 
 #include <string.h>
 
 enum { NEAREST_BYTES = 1 << 15 }; /* of cells in a first-level cache */
 
 /* --- numbers ------------------------------------------------------------------------------- */
-
-static double widen_half(uint16_t bits)
-{
-    uint64_t sign = (uint64_t)(bits >> 15) << 63, fraction = bits & 0x3ff;
-    uint64_t field = bits >> 10 & 31;
-    if (field == 0) {
-        double x = (double)(int64_t)fraction * 0x1p-24;
-        return sign ? -x : x;
-    }
-    field = field == 31 ? 0x7ff : field + 1023 - 15;
-    uint64_t wide = sign | field << 52 | fraction << 42;
-    double x;
-    memcpy(&x, &wide, sizeof x);
-    return x;
-}
 
 /* Compiles a function of this file for AVX2, too, as name_avx2(): its loops become vector code. */
 #ifdef __x86_64__
@@ -40,31 +26,6 @@ static double widen_half(uint16_t bits)
 #define CALL(name, ...) name(__VA_ARGS__)
 #endif
 #define INLINE static inline __attribute__((always_inline))
-
-INLINE void widen_floats(const unsigned char *in, size_t n, gr_load load, double *to)
-{
-    for (size_t i = 0; i < n && load == GR_LOAD_f16; i++) {
-        uint16_t bits;
-        memcpy(&bits, in + 2 * i, sizeof bits);
-        to[i] = widen_half(bits);
-    }
-    for (size_t i = 0; i < n && load == GR_LOAD_bf16; i++) {
-        uint16_t bits;
-        memcpy(&bits, in + 2 * i, sizeof bits);
-        uint32_t wide = (uint32_t)bits << 16;
-        float x;
-        memcpy(&x, &wide, sizeof x);
-        to[i] = (double)x;
-    }
-    for (size_t i = 0; i < n && load == GR_LOAD_f32; i++) {
-        float x;
-        memcpy(&x, in + 4 * i, sizeof x);
-        to[i] = (double)x;
-    }
-}
-
-ALSO_FOR_AVX2(void, widen_floats, (const unsigned char *in, size_t n, gr_load load, double *to),
-              (in, n, load, to))
 
 #define WIDEN(type, in, n, to)                                                                     \
     for (size_t i = 0; i < (n); i++) {                                                             \
@@ -149,7 +110,7 @@ void gr_read_numbers(const gr_host_segments *job, gr_segment_block *block, size_
         memcpy(block->number_buffer, raw, n * size);
     } else if (job->adds_floats) {
         gr_arithmetic before = gr_begin_plain();
-        CALL(widen_floats, raw, n, values->load, block->number_buffer);
+        gr_proven_best()->widen(values->load, raw, n, block->number_buffer);
         gr_end_plain(before);
     } else {
         int64_t wide[GR_SEGMENT_BLOCK];

@@ -180,6 +180,18 @@ void gr_look_for_order(gr_host_segments *job)
 
 /* --- sums ---------------------------------------------------------------------------------- */
 
+static bool sum_long_unrounded(const gr_host_segments *job, gr_axes *axes, const group *one,
+                               int threads)
+{
+    const gr_segment_sums *sums = &job->request->sums;
+    axes->out = (unsigned char *)(sums->unrounded + one->first * job->columns);
+    axes->part_step = (ptrdiff_t)(sums->plane * sizeof(double));
+    axes->term = job->request->values.term;
+    for (int i = 0; i < axes->kept.count; i++)
+        axes->kept.dim[i].out = sizeof(double);
+    return gr_exact_unrounded_axes(axes, NULL, threads);
+}
+
 static bool sum_long(const gr_host_segments *job, const group *one, int threads)
 {
     const gr_segment_values *values = &job->request->values;
@@ -194,6 +206,8 @@ static bool sum_long(const gr_host_segments *job, const group *one, int threads)
     };
     gr_axes_push(&axes.kept, (gr_axis){values->columns, values->column_step, 0, sums->column_step});
     gr_axes_push(&axes.reduced, (gr_axis){one->end_row - one->row, values->row_step, 0, 0});
+    if (sums->unrounded)
+        return sum_long_unrounded(job, &axes, one, threads);
     if (sums->is_float)
         return gr_exact_sum_axes(&axes, sums->target, &job->request->initial, threads);
     return gr_cpu_sum_axes(&axes, GR_ACC_u64, sums->target, &job->request->initial, threads);

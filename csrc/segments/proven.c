@@ -6,15 +6,35 @@
 #include "exact/format.h"
 #include "segments/segment_job.h"
 
+#include <float.h>
+#include <math.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
 enum {
-    MERGES = 1 << 16, /* more additions to `tail` than rows: of copies, and the initial number's */
+    MERGES = 1 << 16, /* more additions to `tail` than two per row: of copies, and of `initial` */
     AHEAD = 16        /* rows whose cells are fetched in advance */
 };
 
+/* Adds a term of a number. Products of float64 are two numbers. */
+INLINE void add_term(gr_proven3 *sum, gr_term term, bool is_wide, double x)
+{
+    const double least = 0x1p-960, lost = 0x1p-1000;
+    if (term != GR_TERM_SQUARE) {
+        gr_proven3_add(sum, term == GR_TERM_MAGNITUDE ? gr_magnitude(x) : x);
+        return;
+    }
+    gr_proven3_add(sum, x * x);
+    if (is_wide)
+        gr_proven3_add_rest(sum, gr_rest_of_product(x, x, x * x));
+    if (is_wide && x != 0 && x * x < least)
+        sum->bound += lost; /* which may be no float64 */
+}
+
 /* One column. The rows of a segment that follow each other are added without a store between them:
  * the next addition would wait for it. */
-static void add_column(const gr_host_segments *job, const gr_segment_block *block,
-                       gr_proven3 *cells)
+INLINE void add_column(const gr_host_segments *job, const gr_segment_block *block,
+                       gr_proven3 *cells, gr_term term, bool is_wide)
 {
     const double *x = block->numbers;
     const int64_t *ids = block->ids;
@@ -26,7 +46,7 @@ static void add_column(const gr_host_segments *job, const gr_segment_block *bloc
         place = place < segments ? place : segments;
         gr_proven3 sum = cells[place];
         do
-            gr_proven3_add(&sum, x[i++]);
+            add_term(&sum, term, is_wide, x[i++]);
         while (i < n && (size_t)ids[i] - first == place);
         cells[place] = sum;
     }
@@ -35,17 +55,39 @@ static void add_column(const gr_host_segments *job, const gr_segment_block *bloc
 void gr_add_proven(const gr_host_segments *job, const gr_segment_block *block, unsigned char *cells)
 {
     const double *x = block->numbers;
+    gr_term term = job->request->values.term;
+    bool is_wide = job->request->values.load == GR_LOAD_f64;
+    gr_proven3 *all = (gr_proven3 *)(void *)cells;
     gr_arithmetic before = gr_begin_plain();
-    if (job->columns == 1)
-        add_column(job, block, (gr_proven3 *)(void *)cells);
+    if (job->columns == 1 && term == GR_TERM_ELEMENT)
+        add_column(job, block, all, GR_TERM_ELEMENT, false);
+    else if (job->columns == 1 && term == GR_TERM_SQUARE && !is_wide)
+        add_column(job, block, all, GR_TERM_SQUARE, false);
+    else if (job->columns == 1)
+        add_column(job, block, all, term, is_wide);
     for (size_t i = 0; i < block->rows && job->columns > 1; i++) {
-        gr_proven3 *cell = (gr_proven3 *)(void *)cells + gr_cell_of(job, block, i);
+        gr_proven3 *cell = all + gr_cell_of(job, block, i);
         if (i + AHEAD < block->rows)
-            __builtin_prefetch((gr_proven3 *)(void *)cells + gr_cell_of(job, block, i + AHEAD), 1);
+            __builtin_prefetch(all + gr_cell_of(job, block, i + AHEAD), 1);
         for (size_t k = 0; k < block->columns; k++)
-            gr_proven3_add(cell++, *x++);
+            add_term(cell++, term, is_wide, *x++);
     }
     gr_end_plain(before);
+}
+
+static void store_unrounded(const gr_host_segments *job, size_t cell, const gr_proven3 *sum,
+                            double additions)
+{
+    size_t plane = job->request->sums.plane;
+    double *to = job->request->sums.unrounded + job->first_segment * job->columns + cell;
+    double error = additions * 0x1p-52 * sum->bound * (1 + 0x1p-50);
+    bool is_known =
+        gr_magnitude(sum->sum) + gr_magnitude(sum->rest) + gr_magnitude(sum->tail) + error <=
+        DBL_MAX;
+    to[0] = is_known ? sum->sum : 0;
+    to[plane] = is_known ? sum->rest : 0;
+    to[2 * plane] = is_known ? sum->tail : 0;
+    to[3 * plane] = is_known ? error : (double)NAN;
 }
 
 void gr_finish_proven(const gr_host_segments *job, size_t first, size_t n)
@@ -53,13 +95,17 @@ void gr_finish_proven(const gr_host_segments *job, size_t first, size_t n)
     const gr_initial *initial = &job->request->initial;
     const gr_segment_sums *sums = &job->request->sums;
     const gr_format format = gr_format_of(sums->target);
-    double additions = (double)job->request->values.rows + MERGES;
+    double additions = 2 * (double)job->request->values.rows + MERGES;
     gr_arithmetic before = gr_begin_plain();
     for (size_t cell = first; cell < first + n; cell++) {
         const unsigned char *at = job->cells + cell * sizeof(gr_proven3);
         gr_proven3 sum = {0, 0, 0, 0};
         for (int i = 0; i < job->copies; i++, at += job->copy_bytes)
             gr_proven3_merge(&sum, (const gr_proven3 *)(const void *)at);
+        if (sums->unrounded) {
+            store_unrounded(job, cell, &sum, additions);
+            continue;
+        }
         int part = gr_part_of_cell(job, cell);
         for (int i = 0; i < initial->count[part]; i++)
             gr_proven3_add(&sum, initial->terms[part][i]);

@@ -283,7 +283,7 @@ static void sum_all(gr_host_segments *job)
         gr_look_for_order(job);
     job->kind = request->sums.is_float ? GR_CELL_PAIR : GR_CELL_WORD;
     if (!job->failed && request->sums.is_float && job->adds_floats)
-        job->too_wide = !gr_choose_window(job);
+        job->too_wide = request->sums.unrounded || !gr_choose_window(job);
     job->unproven = job->failed ? NULL : calloc(job->all_segments, 1);
     job->failed = !job->unproven;
     if (has_ended_badly(job))

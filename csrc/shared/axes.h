@@ -23,14 +23,25 @@ typedef struct {
     gr_axis dim[GR_MOST_AXES]; /* the slowest-varying first */
 } gr_axis_list;
 
+/* What is added up of each element. */
+typedef enum {
+    GR_TERM_ELEMENT,
+    GR_TERM_MAGNITUDE,
+    GR_TERM_SQUARE,
+    GR_TERM_PRODUCT /* with the other array's element */
+} gr_term;
+
 typedef struct {
     const unsigned char *in;   /* the first element */
-    const unsigned char *mask; /* the first byte of the mask; NULL: all elements are added */
+    const unsigned char *mask; /* the first byte of the mask; NULL: all elements are added. Of
+                                  products, the first element of the other array */
     unsigned char *out;        /* the first sum */
     gr_axis_list kept, reduced;
     gr_load load;
+    gr_term term;
     int components;      /* 2: complex elements, whose parts are added up separately */
-    ptrdiff_t part_step; /* bytes from the real to the imaginary part of a sum */
+    ptrdiff_t part_step; /* bytes from the real to the imaginary part of a sum, or from one to the
+                            next number of an unrounded one */
     bool swapped;        /* the bytes of each element, or part, are in reverse order */
 } gr_axes;
 

@@ -9,19 +9,21 @@
 /* So many float16 elements have an exact sum in float64: they are multiples of 2^-24 below 2^16. */
 enum { GR_SHORT_F16 = 1 << 13 };
 
-/* Rows and columns, for sums along one of the two. A batch is a further dimension, which is kept.
- * Steps are in elements. */
+/* Rows and columns, for sums along one of the two: `outer` times `batches` matrices. Steps are in
+ * elements. Where a group of elements lies in several pieces, the pieces are rows, or the matrices
+ * of the outer dimension, and each gives a partial sum. */
 typedef struct {
     const void *base;
-    uint64_t batches, rows, columns;
-    int64_t batch_step, row_step; /* columns are neighbours in memory */
+    uint64_t outer, batches, rows, columns;
+    int64_t outer_step, batch_step, row_step, column_step;
 } gr_matrix;
 
 /* Whether each row begins at a boundary of `count` elements and consists of such packs. */
 GR_HOST_DEVICE int gr_matrix_has_packs(const gr_matrix *of, size_t element_bytes, uint64_t count)
 {
-    uint64_t steps = of->columns | (uint64_t)of->row_step | (uint64_t)of->batch_step;
-    return ((uintptr_t)of->base / element_bytes | steps) % count == 0;
+    uint64_t steps =
+        of->columns | (uint64_t)of->row_step | (uint64_t)of->batch_step | (uint64_t)of->outer_step;
+    return of->column_step == 1 && ((uintptr_t)of->base / element_bytes | steps) % count == 0;
 }
 
 /* Dimensions that cannot be merged and have two entries each: of 2^32 elements. */

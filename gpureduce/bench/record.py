@@ -30,7 +30,8 @@ _ALWAYS: dict[str, Any] = {
 }
 _MORE: dict[str, Any] = {
     **dict.fromkeys(("device", "cache", "producer", "way", "data", "kernel", "ids", "index"), str),
-    **dict.fromkeys(("offset", "rows", "columns", "axis", "batches", "segments", "devices"), int),
+    **dict.fromkeys(("offset", "rows", "columns", "batches", "segments", "devices"), int),
+    "axis": int | str,
     **dict.fromkeys(("block", "grid"), int | None),
     **dict.fromkeys(("peak_gb_s", "percent_of_peak", "percent_of_ceiling"), float | None),
     **dict.fromkeys(("error_ulps", "linear", "added_us"), float | None),

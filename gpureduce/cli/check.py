@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gpureduce.cli.kernel_files import file_and_name, target
 from gpureduce.core import json_files, output_files, text_files
 from gpureduce.kernels import conditions, programs, replaying, signature
 from gpureduce.kernels.check import check
@@ -39,14 +40,9 @@ def _kernels(arguments: argparse.Namespace) -> tuple[list[Kernel], bool]:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    target = output_files.checked(
-        arguments.html, "--html", "check", (".html",),
-        inputs=[arguments.file], force=arguments.force,
-    )  # fmt: skip
-    film = output_files.checked(
-        arguments.replay, "--replay", "replay", (".html",),
-        inputs=[arguments.file], force=arguments.force,
-    )  # fmt: skip
+    arguments.file, arguments.name = file_and_name(arguments.file, arguments.name)
+    report = target(arguments, "html", "check", arguments.file)
+    film = target(arguments, "replay", "replay", arguments.file)
     kernels, refused = _kernels(arguments)
     if film and len(kernels) > 1:
         names = ", ".join(made.name for made in kernels)
@@ -58,8 +54,8 @@ def _run(arguments: argparse.Namespace) -> None:
         )
         for made in kernels
     ]  # fmt: skip
-    if target:
-        output_files.write(target, page(verdicts), "check")
+    if report:
+        output_files.write(report, page(verdicts), "check")
     if film:
         shown = replaying.failing(kernels[0], verdicts[0])
         output_files.write(film, shown.page(), "replay")
@@ -76,7 +72,7 @@ def _run(arguments: argparse.Namespace) -> None:
 def register(command: Command) -> None:
     """Add the command."""
     added = command("check", _run, "check a kernel of yours: exit status 1 if something is wrong")
-    added.add_argument("file", metavar="FILE.cu")
+    added.add_argument("file", metavar="FILE.cu", help="FILE.cu:NAME is one of several kernels")
     added.add_argument("--name", help="the kernel's name, if not all of the file are to be checked")
     added.add_argument(
         "--dtype", nargs="+", metavar="DTYPE",

@@ -90,7 +90,7 @@ def _shape(text: str) -> tuple[int, int]:
 
 
 def _explain(arguments: argparse.Namespace) -> None:
-    target = kernel_files.picture(arguments, "explain", arguments.strategy, arguments.other)
+    target = kernel_files.target(arguments, "svg", "explain", arguments.strategy, arguments.other)
     found = explain(
         strategy_or_kernel(arguments.strategy),
         arguments.other and strategy_or_kernel(arguments.other),

@@ -1,49 +1,154 @@
-"""``gpureduce grade SPEC.toml FILE.cu``: points for a kernel, on the command line."""
+"""``gpureduce grade SPEC.toml FILE.cu``: points for a kernel, or for those of a class."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from gpureduce.kernels import graders
-from gpureduce.kernels.grading import grade
-from gpureduce.text import show_json
+from gpureduce.classroom import report, similarity, submissions
+from gpureduce.classroom.class_run import HEAD, Result, Task, grade_all
+from gpureduce.cli.kernel_files import file_and_name
+from gpureduce.core import output_files, text_files
+from gpureduce.core.checks import whole
+from gpureduce.kernels import compiling
+from gpureduce.kernels.grading import Grade, grade, ungraded
+from gpureduce.kernels.source_text import KernelError
+from gpureduce.kernels.spec import checked, given
+from gpureduce.kernels.worker import Limits
+from gpureduce.text import counted, plain, show_json, table
 
 Command = Callable[[str, Callable[[argparse.Namespace], None], str], Any]
+_FOR_ONE = ("gradescope", "name", "rule")
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    made = {"otter": graders.otter_test, "nbgrader": graders.nbgrader_cell}
-    forms = [kind for kind in ("gradescope", *made, "json") if getattr(arguments, kind)]
+    is_class = arguments.csv or arguments.html
+    if is_class or (Path(arguments.file).is_dir() and not arguments.gradescope):
+        if extra := [name for name in _FOR_ONE if getattr(arguments, name)]:
+            raise ValueError(f"--{extra[0]} is for one submission, not for a class")
+        return _grade_class(arguments)
+    forms = [f"--{name}" for name in ("gradescope", "rule", "json") if getattr(arguments, name)]
     if len(forms) > 1:
-        given = " and ".join(f"--{kind}" for kind in forms)
-        raise ValueError(f"{given} are different outputs: give one of them")
-    for kind, text_of in made.items():
-        if name := getattr(arguments, kind):
-            print(text_of(Path(arguments.spec), name, arguments.seed), end="")
-            return
-    if arguments.file is None:
-        raise ValueError("name the kernel's file: gpureduce grade SPEC.toml FILE.cu")
-    found = grade(Path(arguments.file), Path(arguments.spec), seed=arguments.seed)
+        raise ValueError(f"{' and '.join(forms)} are different outputs: give one of them")
+    found = _grade_one(arguments)
+    rule = found.rows[whole("--rule", arguments.rule or 1, 1, len(found.rows)) - 1]
     if arguments.gradescope:
         show_json(found.gradescope())
     else:
         print(found.to_json() if arguments.json else found)
+    if arguments.rule and rule.state != "holds":
+        raise SystemExit(1)
+
+
+def _grade_one(arguments: argparse.Namespace) -> Grade:
+    spec, wanted = Path(arguments.spec), checked(Path(arguments.spec))
+    file, name = file_and_name(arguments.file, arguments.name)
+    made: Any = Path(file)
+    try:
+        if made.is_dir():  # of one student
+            made = submissions.read(submissions.in_folder(made, wanted.kernel), wanted.kernel)
+        elif made.suffix in (".py", ".ipynb"):
+            made = submissions.read(made, name or wanted.kernel)
+    except KernelError as error:
+        return ungraded(wanted, str(error))
+    return grade(made, spec, seed=arguments.seed, name=name)
+
+
+def _grade_class(arguments: argparse.Namespace) -> None:
+    folder, spec = Path(arguments.file), Path(arguments.spec)
+    if not folder.is_dir():
+        raise NotADirectoryError(f"{folder} is no folder of submissions")
+    wanted, jobs = checked(spec), whole("--jobs", arguments.jobs, 1, 64)
+    seed, seconds = whole("seed", arguments.seed, 0, 2**64 - 1), Limits(arguments.limit).seconds
+    task = Task(plain(dict(given(spec))), seed, seconds)
+    found = submissions.find(folder, wanted.kernel)
+    table_file, page, journal = _targets(arguments, found)
+    compiling.compiler()  # raises where there is none
+    results: dict[int, Result] = {}
+    for i, result, is_earlier in grade_all(task, found, journal, jobs):
+        results[i] = result
+        if not arguments.json:
+            grade, how = result.grade, " (of an earlier run)" * is_earlier
+            said = f"{len(results)} of {len(found)}: {result.submission.student}"
+            print(f"{said}, {grade.points:g} of {grade.most:g}{how}", file=sys.stderr)
+    ordered = [results[i] for i in range(len(found))]
+    if table_file:
+        output_files.write(table_file, report.as_csv(ordered), "grade")
+    if page:
+        start = spec.with_name("start.cu")
+        start_text = text_files.read(start) if start.is_file() else ""
+        pairs = similarity.pairs([one.text for one in ordered], start_text)
+        for path, text in report.pages(page, ordered, pairs).items():
+            output_files.write(path, text, "grade")
+    _show(ordered, arguments.json)
+
+
+def _targets(
+    arguments: argparse.Namespace, found: Sequence[submissions.Submission]
+) -> tuple[Path | None, Path | None, Path | None]:
+    """The table, the page and the file of results, checked before anything is graded."""
+
+    def target(named: str | None, option: str, suffix: str, head: str = "") -> Path | None:
+        return output_files.checked(
+            named, option, "grade", (suffix,), inputs=[arguments.spec], force=arguments.force,
+            head=head,
+        )  # fmt: skip
+
+    table_file = target(arguments.csv, "--csv", ".csv", report.CSV_HEAD)
+    page = target(arguments.html, "--html", ".html")
+    if page and page.exists() and not page.is_file():
+        raise ValueError(f"--html names a file, and a folder is written beside it, not {page}")
+    files = [one for one in (table_file, page) if one and (one.is_file() or not one.exists())]
+    journal = files[0].with_name(f"{files[0].stem}.results.jsonl") if files else None
+    target(str(journal) if journal else None, "the file of results", ".jsonl", HEAD)
+    if page:
+        for path in report.student_pages(page, found):
+            path.parent.mkdir(exist_ok=True)
+            target(str(path), "--html", ".html")
+    return table_file, page, journal
+
+
+def _show(results: Sequence[Result], as_json: bool) -> None:
+    if as_json:
+        shown = (replace(one, page="", text="") for one in results)
+        return show_json([asdict(one) | {"points": one.grade.points} for one in shown])
+    rows = [[one.submission.student, f"{one.grade.points:g} of {one.grade.most:g}",
+             one.headline[:100]] for one in results]  # fmt: skip
+    print(table(["student", "points", "verdict"], rows, right=[1]))
+    print(f"\n{counted(len(results), 'submission')}")
 
 
 def register(command: Command) -> None:
     """Add the command."""
-    added = command("grade", _run, "give points to a kernel, by a spec of what must hold")
+    added = command("grade", _run, "give points to a kernel, or to a class, by a spec")
     added.add_argument("spec", metavar="SPEC.toml")
-    added.add_argument("file", metavar="FILE.cu", nargs="?")
+    added.add_argument(
+        "file", metavar="FILE.cu",
+        help="a .cu, .py or .ipynb file, FILE.cu:NAME for one of several kernels, or the folder "
+        "of a class",
+    )  # fmt: skip
+    added.add_argument("--name", help="the kernel's name, if the file has several")
     added.add_argument("--seed", type=int, default=0, help="draws some of the sizes (default: 0)")
     added.add_argument(
         "--gradescope", action="store_true", help="print what Gradescope reads as results.json"
     )
-    for kind, what in (("otter", "a test file of Otter-Grader"), ("nbgrader", "a test cell")):
-        added.add_argument(
-            f"--{kind}", metavar="NAME",
-            help=f"print {what}, for the kernel that a notebook keeps in this variable",
-        )  # fmt: skip
+    added.add_argument(
+        "--rule", type=int, metavar="N", help="exit status 1 unless rule N of the spec earns points"
+    )
+    added.add_argument("--csv", metavar="FILE.csv", help="a class: write a row for each student")
+    added.add_argument(
+        "--html", metavar="FILE.html",
+        help="a class: write a page, and one for each student into a folder beside it",
+    )  # fmt: skip
+    added.add_argument(
+        "--limit", type=float, default=120.0, metavar="SECONDS",
+        help="a class: the time for each submission (default: 120)",
+    )  # fmt: skip
+    added.add_argument(
+        "--jobs", type=int, default=2, help="a class: submissions at a time (default: 2)"
+    )
+    output_files.add_force(added)

@@ -20,13 +20,26 @@ def kernel_paths(words: Iterable[str | None]) -> list[str]:
 
 def strategy_or_kernel(text: str) -> str | Kernel:
     """A strategy's name as it is, or the kernel in a file. FILE.cu:NAME is one of several."""
-    name = text.partition(":")[2]
-    return kernel(Path(*paths), name or None) if (paths := kernel_paths([text])) else text
+    file, name = file_and_name(text)
+    return kernel(Path(file), name) if kernel_paths([file]) else text
 
 
-def picture(arguments: argparse.Namespace, kind: str, *words: str | None) -> Path | None:
-    """The file of --svg, checked before anything runs. `words` may name files of kernels."""
-    inputs = kernel_paths(words)
+def file_and_name(text: str, name: str | None = None) -> tuple[str, str | None]:
+    """The file of FILE.cu:NAME, and the kernel's name; `name` is that of --name."""
+    file, _, behind = text.partition(":")
+    if not behind or not kernel_paths([file]):
+        return text, name
+    if name not in (None, behind):
+        raise ValueError(f"{text} names {behind}, and --name {name}: name one kernel")
+    return file, behind
+
+
+def target(
+    arguments: argparse.Namespace, option: str, kind: str, *words: str | None
+) -> Path | None:
+    """The file of an option, checked before anything runs. `words` may name files of kernels."""
+    suffix = ".svg" if option == "svg" else ".html"
     return output_files.checked(
-        arguments.svg, "--svg", kind, (".svg",), inputs=inputs, force=arguments.force
-    )
+        getattr(arguments, option), f"--{option}", kind, (suffix,),
+        inputs=kernel_paths(words), force=arguments.force,
+    )  # fmt: skip

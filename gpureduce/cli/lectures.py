@@ -1,16 +1,23 @@
-"""``gpureduce bench --lecture``: run an experiment, print its table, write the record down."""
+"""``gpureduce bench --lecture`` and ``gpureduce lecture frames``.
+
+The first runs an experiment, prints its table and writes the record down. The second writes slides.
+"""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from gpureduce.bench.command import REPEATS
 from gpureduce.core import devices, output_files
+from gpureduce.lectures import frames
 from gpureduce.lectures.experiments import EXPERIMENTS, find
 from gpureduce.lectures.kernel_profile import NoProfiler
 from gpureduce.lectures.records import file_name, run
 from gpureduce.lectures.tables import of_h100, show
+from gpureduce.text import counted, show_json
 
 
 def _target(record: str, lecture: str, device: devices.Device, force: bool) -> Path | None:
@@ -54,3 +61,30 @@ def command(arguments: argparse.Namespace) -> None:
             print(f"recorded in {target}", flush=True)
     if device.backend == "emulator":
         print("\nWhat an emulated GPU can tell is counted: gpureduce explain NAME.")
+
+
+def _write_frames(arguments: argparse.Namespace) -> None:
+    folder, form = Path(arguments.out), arguments.format
+    output_files.write_new(folder, {})  # raises for a folder that has files
+    made = {f"{one.name}.{form}": one for one in frames.frames()}
+    files = {folder / name: frames.drawn(one.picture, form) for name, one in made.items()}
+    index = folder / "index.html"
+    output_files.write_new(folder, {**files, index: frames.page([*made.values()], form)})
+    if arguments.json:
+        show_json([{"file": name, "question": one.question, "sentence": one.sentence}
+                   for name, one in made.items()])  # fmt: skip
+    else:
+        print(f"{counted(len(made), 'picture')} in {folder}; {index} shows them")
+
+
+def register(command: Callable[[str, Callable[[argparse.Namespace], None], str], Any]) -> None:
+    """Add the command."""
+    added = command("lecture", _write_frames, "write the slides of a lecture on the ladder")
+    added.add_argument("deed", metavar="frames", choices=["frames"])
+    added.add_argument(
+        "--out", metavar="FOLDER", required=True, help="the folder, which must be new or empty"
+    )
+    added.add_argument(
+        "--format", choices=frames.FORMATS, default="svg",
+        help="png and pdf need matplotlib (default: svg)",
+    )  # fmt: skip

@@ -19,6 +19,7 @@ from gpureduce.bench import options, tuning
 from gpureduce.bench.suites import axis, page, scoreboard, several_devices, strategies
 from gpureduce.bench.suites import segments as bench_segments
 from gpureduce.cli import (
+    assignment,
     check,
     explain,
     grade,
@@ -28,6 +29,7 @@ from gpureduce.cli import (
     races,
     replay,
     segments,
+    stats,
     tour,
 )
 from gpureduce.cli.arguments import Parser, refusal, words_of
@@ -35,6 +37,7 @@ from gpureduce.cli.kernel_files import kernel_paths, strategy_or_kernel
 from gpureduce.core import calibration, registry
 from gpureduce.core.checks import whole
 from gpureduce.core.text_files import FileError
+from gpureduce.kernels.source_text import KernelError
 from gpureduce.lectures import experiments
 from gpureduce.text import EMULATED, number, show_json, table
 
@@ -224,6 +227,14 @@ def _command_info(arguments: argparse.Namespace) -> None:
         print(f"{key:12} {text}")
 
 
+def _command_include(arguments: argparse.Namespace) -> None:
+    path = gpureduce.include_path()
+    if arguments.json:
+        show_json({"include": path})
+    else:
+        print(path)
+
+
 def _sum_arguments(adding: argparse.ArgumentParser) -> None:
     adding.add_argument("file", metavar="FILE.npy")
     adding.add_argument(
@@ -285,6 +296,7 @@ def _parser() -> Parser:
 
     _sum_arguments(command("sum", _command_sum, "add up the elements of a .npy file"))
     segments.register(command)
+    stats.register(command)
 
     tour.register(command)
     benching = command(
@@ -299,6 +311,8 @@ def _parser() -> Parser:
     replay.register(command)
     check.register(command)
     grade.register(command)
+    assignment.register(command)
+    lectures.register(command)
     tuning_ = command("tune", tuning.command, "find the quickest kernels of this card for `fast`")
     tuning.add_arguments(tuning_)
 
@@ -309,6 +323,10 @@ def _parser() -> Parser:
     )  # fmt: skip
     command("devices", _command_devices, "list the devices")
     command("info", _command_info, "tell how gpureduce was built and what it found")
+    command(
+        "include", _command_include,
+        "print the folder of gpureduce/exact_add.cuh, as in nvcc -I$(gpureduce include)",
+    )  # fmt: skip
     return parser
 
 
@@ -346,7 +364,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130  # shells' convention: 128 + the signal's number
     except OSError as error:
         print(refusal(words_of(error)), end="", file=sys.stderr)
-    except FileError as error:
+    except (FileError, KernelError) as error:
         print(refusal(error), end="", file=sys.stderr)
     except (ValueError, TypeError) as error:
         print(refusal(error, verb), end="", file=sys.stderr)

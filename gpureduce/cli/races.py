@@ -18,11 +18,8 @@ Command = Callable[[str, Callable[[argparse.Namespace], None], str], Any]
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    target = kernel_files.picture(arguments, "races", arguments.strategy)
-    film = output_files.checked(
-        arguments.replay, "--replay", "replay", (".html",),
-        inputs=kernel_files.kernel_paths([arguments.strategy]), force=arguments.force,
-    )  # fmt: skip
+    target = kernel_files.target(arguments, "svg", "races", arguments.strategy)
+    film = kernel_files.target(arguments, "replay", "replay", arguments.strategy)
     found = races(
         strategy_or_kernel(arguments.strategy), arguments.n, arguments.dtype, arguments.block,
         arguments.grid, arguments.schedules,
@@ -32,10 +29,7 @@ def _run(arguments: argparse.Namespace) -> None:
     if film:
         if not found.races:
             raise ValueError(f"{found.strategy} has no race to show: leave --replay out")
-        shown = replay(
-            strategy_or_kernel(arguments.strategy), found.n, dtype=found.dtype, block=found.block,
-            grid=found.grid, race=found.races[0],
-        )  # fmt: skip
+        shown = replay(strategy_or_kernel(arguments.strategy), race=found.races[0])
         output_files.write(film, shown.page(), "replay")
     if arguments.json:
         show_json(found.as_dict())

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gpureduce.bench.command import size
-from gpureduce.cli.kernel_files import NAME_OR_FILE, kernel_paths, strategy_or_kernel
+from gpureduce.cli.kernel_files import NAME_OR_FILE, strategy_or_kernel, target
 from gpureduce.core import output_files
 from gpureduce.emulator.replay import replay
 
@@ -16,28 +16,24 @@ Command = Callable[[str, Callable[[argparse.Namespace], None], str], Any]
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    both = (arguments.strategy, arguments.beside)
-    target = output_files.checked(
-        arguments.output, "--output", "replay", (".html",),
-        inputs=kernel_paths(both), force=arguments.force,
-    )  # fmt: skip
-    if arguments.open and not target:
+    page = target(arguments, "output", "replay", arguments.strategy, arguments.beside)
+    if arguments.open and not page:
         raise ValueError("--open shows the page that --output names")
     shown = replay(
         strategy_or_kernel(arguments.strategy), arguments.n, block=arguments.block,
         grid=arguments.grid, dtype=arguments.dtype, schedule=arguments.schedule,
         beside=strategy_or_kernel(arguments.beside) if arguments.beside else None,
     )  # fmt: skip
-    if target:
-        output_files.write(target, shown.page(), "replay")
+    if page:
+        output_files.write(page, shown.page(), "replay")
     if arguments.json:
         print(shown.to_json())
         return
     print(shown)
-    if not target:
+    if not page:
         print("\n".join(shown.sentences))
     elif arguments.open:
-        webbrowser.open(target.resolve().as_uri())
+        webbrowser.open(page.resolve().as_uri())
 
 
 def register(command: Command) -> None:

@@ -2,17 +2,59 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from gpureduce import _host
-from gpureduce.core import arrays, devices, digits, dtypes, exact, gpu_arrays
+from gpureduce.core import arrays, devices, digits, dtypes, exact, exact_words, gpu_arrays
+from gpureduce.core.checks import whole
+from gpureduce.core.dtypes import Array
 from gpureduce.core.registry import COMPLEX, DTYPES
 
 _FLOATS = [name for name in DTYPES if "float" in name]
 _NAME_OF = {DTYPES[name].load: name for name in _FLOATS}
+
+
+_VALUES = (np.nan, np.inf, -np.inf)
+_NONE: Any = np.zeros((2, len(_VALUES)), np.int64)  # of the parts, the numbers of these values
+_LOCK = threading.RLock()  # for the few sums that have some
+
+
+def _renew_lock() -> None:
+    """In a child process: a thread of the parent may have held the lock."""
+    global _LOCK
+    _LOCK = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
+def _summed(dtype: np.dtype[Any], host: Array) -> tuple[_host.Exact, Any]:
+    """The sum of the finite elements, and how many others there are."""
+    total = exact.new(dtype)
+    exact.feed(total, host)
+    if not total.flags:
+        return total, _NONE
+    counts, finite = np.zeros_like(_NONE), host.copy()
+    for i, part in enumerate((finite.real, finite.imag) if host.dtype.kind == "c" else (finite,)):
+        is_inf, is_negative = dtypes.quietly(np.isinf, part), np.signbit(part)
+        each = dtypes.quietly(np.isnan, part), is_inf & ~is_negative, is_inf & is_negative
+        counts[i] = [np.count_nonzero(one) for one in each]
+        part[~dtypes.quietly(np.isfinite, part)] = 0
+    total = exact.new(dtype)
+    exact.feed(total, finite)
+    return total, counts
+
+
+def _restored(data: bytes, specials: list[list[int]]) -> Accumulator:
+    """Of a pickle: an accumulator of elements of which some were not finite."""
+    made = Accumulator.from_bytes(data)
+    made._specials = np.array(specials, np.int64).reshape(_NONE.shape)
+    return made
 
 
 class Accumulator:
@@ -40,7 +82,7 @@ class Accumulator:
     (4.0, 13)
     """
 
-    __slots__ = ("_dtype", "_total")
+    __slots__ = ("_dtype", "_specials", "_total")
 
     def __init__(self, dtype: npt.DTypeLike = "float64") -> None:
         named = dtypes.named(dtype).newbyteorder("=")
@@ -51,6 +93,7 @@ class Accumulator:
             )
         self._dtype = named
         self._total = exact.new(named)
+        self._specials = _NONE
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -82,12 +125,51 @@ class Accumulator:
         host = arrays.as_array(array)
         dtypes.convert(host.dtype, None)  # raises if the dtype cannot be summed
         self._check(host.dtype.kind)
-        whole = exact.new(
-            self._dtype
-        )  # a signal handler may raise meanwhile: all of the array is added, or nothing
-        exact.feed(whole, host)
-        self._total.merge(whole)
+        # A signal handler may raise meanwhile: all of the array is added, or nothing.
+        self._take(*_summed(self._dtype, host))
         return self
+
+    def subtract(
+        self, array: npt.ArrayLike, stream: object = None, device: str | None = None
+    ) -> Accumulator:
+        """Take the elements of an array away, which were added before; ``acc -= array``, too.
+
+        Nothing is left of them, and `count` goes down. Infinities and nans are counted, so they
+        can be taken away as well. Not those that were added on a GPU, or read from bytes or digits.
+        ValueError if fewer elements were added, or such ones that they cannot have made the sum.
+        """
+        if isinstance(array, Accumulator):
+            self._merge(array, away=True)
+            return self
+        less = Accumulator(self._dtype).add(array, stream, device)
+        self._take(less._total, less._specials, away=True)
+        return self
+
+    def _take(self, total: _host.Exact, specials: Any, *, away: bool = False) -> None:
+        """Adds sums and numbers of specials, or takes them away."""
+        if specials is _NONE:
+            self._total.merge(total, away)
+            return
+        with _LOCK:
+            counts = self._specials - specials if away else self._specials + specials
+            if (counts < 0).any():
+                if not away:
+                    raise OverflowError("a sum is of less than 2^63 infinities and nans")
+                raise ValueError("infinities and nans can be taken away only if they were added")
+            self._total.merge(total, away)
+            self._specials = counts if counts.any() else _NONE
+
+    def _whole(self) -> _host.Exact:
+        """The sum with its infinities and nans."""
+        if self._specials is _NONE:
+            return self._total
+        made = self._total.copy()
+        for part, counts in enumerate(self._specials):
+            for value, count in zip(_VALUES, counts, strict=True):
+                if count:
+                    one = np.array([value if part == 0 else complex(0, value)])
+                    made.add(one, dtypes.load_of(one.dtype), part + 1, False, 1)
+        return made
 
     def _check(self, kind: str) -> None:
         if kind == "c" and self._dtype.kind != "c":
@@ -116,24 +198,37 @@ class Accumulator:
         wanted = self._dtype if dtype is None else dtypes.rounded_to(dtype)
         if self._dtype.kind == "c" and wanted.kind != "c":
             raise TypeError(f"dtype={wanted} would lose the imaginary part")
-        return exact.value(self._total, wanted)
+        return exact.value(self._whole(), wanted)
 
     def copy(self) -> Accumulator:
         """Another accumulator of the same value and count."""
         made = object.__new__(Accumulator)
         made._dtype, made._total = self._dtype, self._total.copy()
+        made._specials = self._specials
         return made
 
-    def _merge(self, other: Accumulator) -> None:
+    def _merge(self, other: Accumulator, *, away: bool = False) -> None:
         if other._dtype != self._dtype:
-            raise TypeError(f"accumulators of {self._dtype} and {other._dtype} cannot be added")
-        self._total.merge(other._total)
+            what = "subtracted" if away else "added"
+            raise TypeError(f"accumulators of {self._dtype} and {other._dtype} cannot be {what}")
+        self._take(other._total, other._specials, away=away)
 
     def __iadd__(self, other: Accumulator | npt.ArrayLike) -> Accumulator:
         if isinstance(other, Accumulator):
             self._merge(other)
             return self
         return self.add(other)
+
+    def __isub__(self, other: Accumulator | npt.ArrayLike) -> Accumulator:
+        if isinstance(other, Accumulator):
+            self._merge(other, away=True)
+            return self
+        return self.subtract(other)
+
+    def __sub__(self, other: Accumulator | npt.ArrayLike) -> Accumulator:
+        made = self.copy()
+        made -= other
+        return made
 
     def __add__(self, other: Accumulator | npt.ArrayLike) -> Accumulator:
         made = self.copy()
@@ -159,7 +254,7 @@ class Accumulator:
 
         Equal accumulators give equal bytes.
         """
-        return self._total.to_bytes()
+        return self._whole().to_bytes()
 
     @classmethod
     def from_bytes(cls, data: bytes | bytearray | memoryview) -> Accumulator:
@@ -169,7 +264,7 @@ class Accumulator:
     @classmethod
     def _of(cls, total: _host.Exact, what: str) -> Accumulator:
         made = object.__new__(cls)
-        made._total = total
+        made._total, made._specials = total, _NONE
         part = _NAME_OF[total.load]
         if total.components == 2 and part not in ("float32", "float64"):
             raise ValueError(f"these {what} are no accumulator: there is no such complex type")
@@ -193,7 +288,7 @@ class Accumulator:
         >>> float(total.value()), total.count, digits.dtype, digits.shape
         (1.0, 3, dtype('int64'), (75,))
         """
-        return np.frombuffer(self._total.to_digits(), np.int64).copy()
+        return np.frombuffer(self._whole().to_digits(), np.int64).copy()
 
     @classmethod
     def from_digits(cls, words: npt.ArrayLike) -> Accumulator:
@@ -208,8 +303,36 @@ class Accumulator:
         """
         return cls._of(_host.Exact.from_digits(digits.one(words).tobytes()), "digits")
 
+    @classmethod
+    def from_words(
+        cls,
+        words: npt.ArrayLike,
+        dtype: npt.DTypeLike = "float32",
+        *,
+        low: int | None = None,
+        k: int | None = None,
+        count: int | None = None,
+    ) -> Accumulator:
+        """Read one sum of a kernel that includes ``gpureduce/exact_add.cuh`` from its words.
+
+        `dtype`, `low` and `k` are those of `gpureduce.exact_words`. Sums of int64 give an
+        accumulator of float64. The words do not hold the number of elements, which `count` gives;
+        by default it is the least number that can have this sum.
+
+        >>> import gpureduce
+        >>> one_and_a_half = [0, 0, 0, 0, 3 << 24, 0, 0, 0, 0]
+        >>> gpureduce.Accumulator.from_words(one_and_a_half, "float32", count=2)
+        <Accumulator float32: 1.5 of 2>
+        """
+        if count is not None:
+            whole("count", count, 0, 2**63 - 1)
+        of = exact_words.layout(dtype, low, k)
+        return cls.from_digits(exact_words.to_digits(np.asarray(words), of, count))
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return Accumulator.from_bytes, (self.to_bytes(),)
+        if self._specials is _NONE:
+            return Accumulator.from_bytes, (self.to_bytes(),)
+        return _restored, (self._total.to_bytes(), self._specials.tolist())
 
     def __eq__(self, other: object) -> bool:
         """Whether dtype, count and value are equal. Unlike floats, two nans are equal."""

@@ -18,7 +18,6 @@ from gpureduce.core import (
     arrays,
     device_array,
     device_results,
-    devices,
     digits,
     dtypes,
     gpu_arrays,
@@ -28,7 +27,6 @@ from gpureduce.core import (
 from gpureduce.core.dtypes import Array
 from gpureduce.core.groups import Reduction
 from gpureduce.core.plan import (
-    CHOOSE,
     ROUND_ONCE,
     Arguments,
     Plan,
@@ -37,7 +35,6 @@ from gpureduce.core.plan import (
     strategy_of,
 )  # fmt: skip
 from gpureduce.core.results import Outcome, SumResult, Timing
-from gpureduce.core.schedule import current
 from gpureduce.lazy_import import load_other
 
 _MOST_KNOWN = 256  # descriptions of arrays, for each plan
@@ -58,9 +55,21 @@ def check_strategy(strategy: registry.Strategy, *others: str) -> None:
         )
 
 
-def _number(strategy: registry.Strategy) -> int:
-    """The strategy's number for C. Sums of integers are exact however they are made."""
-    return CHOOSE if strategy.kind != "axis" else strategy.index
+def _along(
+    strategy: registry.Strategy, axes: tuple[int, ...], keepdims: object, block: int, grid: int,
+    as_digits: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    """What C's request says of the axes. Sums of integers are exact however they are made."""
+    how: dict[str, Any] = {"axes": groups.bits(axes)}
+    if keepdims:
+        how["keepdims"] = True
+    if strategy.kind == "axis":
+        how["strategy"] = strategy.index
+    if block or grid:
+        how |= {"block": block, "grid": grid}
+    if as_digits:
+        how["as_digits"] = True
+    return how
 
 
 def _name(strategy: registry.Strategy, exactly: bool, ran: int, launches: int) -> str:
@@ -93,12 +102,9 @@ def _sums_in_memory(
 
 def add_host(plan: Plan, array: Array, how: Reduction) -> Outcome:
     """The sums of a host array: it is copied to the device, and the sums are copied back."""
-    schedule, device = current(), devices.choose_device(plan.device, or_cpu=True)
-    module = devices.module_of(device, traced=schedule.traced)
     conversion, result = plan.conversion, plan.conversion.result
     check_strategy(plan.strategy, "cpu", "numpy")
     job = groups.checked(how, array, result)
-    initial = device_results.initial_of(how.initial, result)
     array = arrays.without_gaps(array, conversion.elements or array.dtype)
     mask = None if job.mask is None else arrays.without_gaps(job.mask, job.mask.dtype)
     shape, arrange = _sums_in_memory(
@@ -106,16 +112,9 @@ def add_host(plan: Plan, array: Array, how: Reduction) -> Outcome:
     )
     made = np.empty(shape, result)
     sums = arrange(made) if arrange else made
-    details = (
-        conversion.acc, conversion.exactly, dtypes.load_of(result), initial, _number(plan.strategy),
-        plan.block, plan.grid, schedule.number, schedule.seed, plan.timed, False,
-    )  # fmt: skip
-    kind = "B" if dtypes.is_bfloat16(array.dtype) else array.dtype.kind
-    ran, block, grid, launches, ms = module.sum_axis_of_host(
-        array, groups.bits(job.axes), bool(job.keepdims), sums, mask, kind, device.index, details
-    )
-    fields = device_results.sent_to(device, (block, grid, launches), ms)
-    fields["strategy"] = _name(plan.strategy, conversion.exactly, ran, launches)
+    along = _along(plan.strategy, job.axes, job.keepdims, plan.block, plan.grid)
+    ran, fields, _ = device_results.send(plan, array, mask, sums, how.initial, along)
+    fields["strategy"] = _name(plan.strategy, conversion.exactly, ran, fields["launches"])
     if job.out is not None:
         job.out[...] = sums
     return Outcome(how.out if job.out is not None else sums if sums.ndim else sums[()], fields)
@@ -150,8 +149,11 @@ class _Plan:
         self.library = device_results.library_of(like, module)
         self.known: dict[bytes, _Known] = {}  # by the arrays' descriptions
 
-    def run(self, view: Any, out: Any) -> tuple[Any, _Known, tuple[Any, ...] | None]:
-        """Adds up an array, of which `view` is the description: the sums, and a timed launch."""
+    def run(self, view: Any, out: Any, start: float) -> tuple[Any, Timing | None, _Known]:
+        """Adds up an array, of which `view` is the description.
+
+        The sums; their timing, or None without timing; and what is known of such arrays.
+        """
         known = self.known.get(view.key)
         if known is None:
             known = self._learn(view)
@@ -162,7 +164,16 @@ class _Plan:
         if out is not None:
             device_results.check_out(out, self.like, known.dtype, known.shape)
         value = known.make(view.stream) if out is None else out
-        return value, known, self.module.sum_axis_on_device(view, value, mask, known.request)
+        found = self.module.run(known.request, view, mask, value)
+        if not self.call.timing:
+            return value, None, known
+        ran, *launch, _ = found
+        name = _name(self.strategy, known.exactly, ran, launch[2])
+        timing = device_results.timing_of(
+            self.module.BACKEND, known.device, known.element, known.n, name, launch, start
+        )
+        vars(timing)["initial"] = bool(self.how.initial)
+        return value, timing, known
 
     def _learn(self, view: Any) -> _Known:
         call, how, kind, shape = self.call, self.how, view.kind, view.shape
@@ -174,16 +185,13 @@ class _Plan:
         )
         check_levels(self.strategy, conversion)
         axes = groups.reduced_axes(how.axis, len(shape))
-        initial = device_results.initial_of(how.initial, conversion.result)
         target = device_results.target_of(conversion, name)
-        block, grid = launch_sizes(call.block, call.grid)
-        details = (
-            conversion.acc, conversion.exactly, target, initial,
-            _number(self.strategy), block, grid, 0, 0, bool(call.timing), self.as_digits,
+        sizes = launch_sizes(call.block, call.grid)
+        along = _along(self.strategy, axes, how.keepdims, *sizes, self.as_digits)
+        request = device_results.request_of(
+            self.module, (kind, view.bytes), conversion, target, bool(call.timing), how.initial,
+            along,
         )  # fmt: skip
-        request = self.module.axis_request(
-            kind, view.bytes, groups.bits(axes), how.keepdims, details
-        )
         sums = groups.shape_of_result(shape, axes, how.keepdims)
         first, arrange = _sums_in_memory(
             shape, view.steps, axes, how.keepdims, self.library.transpose
@@ -236,31 +244,13 @@ def add_gpu(
     given = plan.library.stream(arr) if call.stream is None else call.stream
     stream = gpu_arrays.stream_number(given)
     waits = how.axis is None and not how.keepdims and how.out is None and how.result == "host"
-    if waits:
-        module.refuse_capture(stream)
-    view = gpu_arrays.ask(module.view, arr, stream)
+    view = gpu_arrays.ask(module.view, arr, stream, waits)
     if view is None:
         raise TypeError(f"{type(arr).__name__} does not lie on a GPU")
-    value, timing, known = _timed(plan, plan.run(view, how.out), start)
+    value, timing, known = plan.run(view, how.out, start)
     if waits:
         return SumResult(_on_host(value, known.dtype), timing)
     return SumResult(plan.library.result(value) if how.out is None else value, timing)
-
-
-def _timed(
-    plan: _Plan, found: tuple[Any, _Known, tuple[Any, ...] | None], start: float
-) -> tuple[Any, Timing | None, _Known]:
-    """The sums; their timing, or None without timing; and what is known of such arrays."""
-    value, known, launched = found
-    if launched is None:
-        return value, None, known
-    ran, *launch = launched
-    name = _name(plan.strategy, known.exactly, ran, launch[2])
-    timing = device_results.timing_of(
-        plan.module.BACKEND, known.device, known.element, known.n, name, launch, start
-    )
-    vars(timing)["initial"] = bool(plan.how.initial)
-    return value, timing, known
 
 
 def by_one_call(
@@ -283,8 +273,7 @@ def by_one_call(
         raise
     if view is None:
         return None
-    found = plan.run(view, out)
-    return SumResult(*_timed(plan, found, start)[:2]) if timing else SumResult(found[0], None)
+    return SumResult(*plan.run(view, out, start)[:2])
 
 
 @functools.lru_cache(256)

@@ -15,8 +15,11 @@ import numpy as np
 from gpureduce import _host
 from gpureduce.core import device_array, dtypes, gpu_arrays, groups, results
 from gpureduce.core.checks import shown
-from gpureduce.core.devices import Device
+from gpureduce.core.devices import choose_device, module_of
+from gpureduce.core.dtypes import Array
+from gpureduce.core.plan import Plan
 from gpureduce.core.results import Timing, launched, ran_on
+from gpureduce.core.schedule import current
 from gpureduce.lazy_import import load_other
 
 Make = Callable[[int], Any]  # makes an array beside another, for work on a stream
@@ -190,11 +193,43 @@ def timing_of(
     return results.timing_of(fields, start)
 
 
-def sent_to(
-    device: Device, launch: tuple[int, int, int], ms: tuple[float, float, float] | None
-) -> dict[str, Any]:
-    """Fields of the timing of host arrays that kernels added up on a device."""
+def request_of(
+    module: Any, element: tuple[str, int], conversion: dtypes.Conversion, target: int, timed: bool,
+    initial: object, how: dict[str, Any],
+) -> Any:  # fmt: skip
+    """C's request for sums of elements of a kind and so many bytes: csrc/bindings/device/groups.c.
+
+    `how` says along which axes or by which segments.
+    """
+    first = initial_of(initial, conversion.result)
+    return module.request(*element, conversion.acc, conversion.exactly, target, first, timed, **how)
+
+
+def send(
+    plan: Plan,
+    values: Array,
+    other: Array | None,
+    sums: Array,
+    initial: object,
+    how: dict[str, Any],
+) -> tuple[int, dict[str, Any], Any]:
+    """Adds up host arrays, which are copied to the device; `other` is a mask, ids or offsets.
+
+    Returns the number of the strategy that ran, the fields of the timing, and what is wrong.
+    """
+    schedule, device = current(), choose_device(plan.device, or_cpu=True)
+    module = module_of(device, traced=schedule.traced)
+    request = request_of(
+        module, element_of(values.dtype), plan.conversion, dtypes.load_of(plan.conversion.result),
+        plan.timed, initial, how,
+    )  # fmt: skip
+    place = device.index, schedule.number, schedule.seed
+    ran, *launch, ms, problem = module.run(request, values, other, sums, *place)
     h2d, kernel, d2h = ms or (0.0, 0.0, 0.0)
-    finish = finish_of(launch[2])
-    times = {"h2d_ms": h2d, "kernel_ms": kernel, "d2h_ms": d2h, "finish": finish}
-    return ran_on(device, **times, **launched(*launch))
+    times = {"h2d_ms": h2d, "kernel_ms": kernel, "d2h_ms": d2h, "finish": finish_of(launch[2])}
+    return ran, ran_on(device, **times, **launched(*launch)), problem
+
+
+def element_of(dtype: np.dtype[Any]) -> tuple[str, int]:
+    """The kind and the bytes of elements, for C."""
+    return "B" if dtypes.is_bfloat16(dtype) else dtype.kind, dtype.itemsize

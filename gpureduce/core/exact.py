@@ -115,10 +115,9 @@ def _nearest(x: Number, part: str) -> float:
         return float(x)
     precision, least = FORMATS[part]
     unit = max(_exponent(x) - precision + 1, least)
-    try:
-        found = math.ldexp(round(abs(x) / Fraction(2) ** unit), unit)
-    except OverflowError:
-        found = math.inf
+    whole = round(abs(x) / Fraction(2) ** unit)
+    is_finite = whole.bit_length() + unit <= 3 - least - precision
+    found = math.ldexp(whole, unit) if is_finite else math.inf
     return found if x > 0 else -found
 
 

@@ -17,8 +17,6 @@ from gpureduce.core import arrays, devices, dtypes, registry
 from gpureduce.core.plan import Arguments, Launch, launch_of, number_of
 from gpureduce.core.results import SumResult, ran_on
 
-_DEFAULT = -1
-
 
 @functools.cache
 def source(kind: str, nbytes: int) -> np.dtype[Any]:

@@ -79,6 +79,13 @@ def reduced_axes(axis: object, dims: int) -> tuple[int, ...]:
     return tuple(sorted(numbers))
 
 
+def one_axis(axis: object, dims: int) -> int:
+    """The number of an axis, of which there must be one. Raises as NumPy does."""
+    if axis is None or isinstance(axis, tuple):
+        raise TypeError(f"axis must be a whole number, not {shown(axis)}")
+    return reduced_axes(axis, dims)[0]
+
+
 def shape_of_result(
     shape: tuple[int, ...], axes: tuple[int, ...], keepdims: object
 ) -> tuple[int, ...]:
@@ -328,6 +335,32 @@ class Segments(NamedTuple):
         right = f"ids from 0 to {self.size - 1}" if self.size else "no ids"
         why = f"num_segments={self.size} allows {right}" if number >= 0 else "ids are not negative"
         return ValueError(f"segment_ids[{place}] is {number}, which is out of range: {why}")
+
+    def wrong_id(self, rows: int, place: int) -> ValueError:
+        """The error for the first id that is out of range."""
+        return self.wrong(rows, (False, place, operator.index(self.ids[place]), 0))
+
+    def counts(self) -> Array:
+        """The number of rows of each segment. The ids are known to be in range."""
+        if self.ids is None:
+            return np.diff(self.offsets)
+        counts = np.zeros(self.size, np.int64)
+        for first in range(0, len(self.ids), _PIECE):  # copies: others may change the ids
+            counts += np.bincount(self.ids_of(first, _PIECE), minlength=self.size)
+        return counts
+
+    def rows_of(self, which: Array, rows: int) -> Iterator[tuple[int, Array]]:
+        """The numbers of the rows of some segments, segment by segment."""
+        if not len(which):
+            return
+        ids = self.ids_of(0, rows)
+        wanted = np.zeros(self.size, np.bool_)
+        wanted[which] = True
+        found = np.flatnonzero(wanted[ids])
+        found = found[np.argsort(ids[found], kind="stable")]
+        ends = np.searchsorted(ids[found], which, side="right")
+        for k, start, end in zip(which.tolist(), [0, *ends[:-1]], ends, strict=True):
+            yield k, found[start:end]
 
     def no_room(self) -> MemoryError:
         """The error if there is no memory for the sums."""

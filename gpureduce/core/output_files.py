@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import errno
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from gpureduce.core import json_files, text_files
@@ -82,3 +82,13 @@ def write(path: Path, text: str, kind: str = "") -> None:
     """Writes a text. A picture or page ends in a comment that names its kind."""
     end = _comment(kind) if path.suffix in _COMMENTED else ""
     text_files.write(path, text + end)
+
+
+def write_new(folder: Path, files: Mapping[Path, str | bytes]) -> None:
+    """Writes the files of a folder that is new or empty."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FileExistsError(f"{folder} exists and is not empty: name another folder")
+    for path, data in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with text_files.replacing(path) as file:
+            file.write(data.encode() if isinstance(data, str) else data)

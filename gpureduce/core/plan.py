@@ -42,7 +42,7 @@ class Arguments(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """A launch for C: csrc/bindings/request.c reads these fields, in this order."""
+    """A launch for C: csrc/bindings/device/request.c reads these fields, in this order."""
 
     strategy: int
     load: int = -1  # set for arrays on a GPU and for samples

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import math
-import operator
 import time
 from typing import Any
 
@@ -233,7 +232,7 @@ def store_by_segment(
     kinds = line_of(array.dtype), line_of(result)
     ms, bad = _host.sum_segments(array, segments.ids, segments.offsets, sums, *kinds, first)
     if bad >= 0:
-        raise segments.wrong(len(array), (False, bad, operator.index(segments.ids[bad]), 0))
+        raise segments.wrong_id(len(array), bad)
     return ms
 
 

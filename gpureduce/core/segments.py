@@ -126,7 +126,7 @@ def segment_sum(
     """
     start = time.perf_counter()
     name = _strategy_name(strategy)
-    _check_one_of(segment_ids, offsets)
+    check_one_of(segment_ids, offsets)
     on_a_gpu = arrays.lies_on_a_gpu(values) or arrays.lies_on_a_gpu(
         offsets if segment_ids is None else segment_ids
     )
@@ -182,7 +182,7 @@ def digits_of(
 ) -> Any:  # fmt: skip
     """The digits of exact sums by segment, along a last axis, where the values lie."""
     start = time.perf_counter()
-    _check_one_of(segment_ids, offsets)
+    check_one_of(segment_ids, offsets)
     if segment_ids is not None and num_segments is None:
         raise TypeError(
             "segment_digits takes num_segments with segment_ids: digits that are added must be of "
@@ -222,10 +222,16 @@ def _strategy_name(strategy: object) -> str:
     return registry.find(strategy).name
 
 
-def _check_one_of(segment_ids: object, offsets: object) -> None:
+def check_one_of(segment_ids: object, offsets: object) -> None:
     if (segment_ids is None) == (offsets is None):
         how = "neither" if segment_ids is None else "both"
         raise TypeError(f"pass either segment_ids or offsets, not {how}")
+
+
+def check_arguments(array: Array, ids: object, offsets: object) -> None:
+    """Refuses groups that are named twice or not at all, and values of more dimensions."""
+    check_one_of(ids, offsets)
+    _check_dimensions(array)
 
 
 def _check_dimensions(array: Array) -> None:

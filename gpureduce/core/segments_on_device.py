@@ -24,7 +24,6 @@ from gpureduce.core.dtypes import Array
 from gpureduce.core.groups import Segments
 from gpureduce.core.plan import Arguments, Plan
 from gpureduce.core.results import Outcome, SumResult
-from gpureduce.core.schedule import current
 
 _MOST_KEYS = 2**31  # the kernels of kernels/keys count them in 32 bits
 
@@ -36,19 +35,16 @@ def _name(conversion: dtypes.Conversion, groups: Segments) -> str:
     return "segment_rows" if groups.ids is None else "segment_atomics"
 
 
-def _details(
-    conversion: dtypes.Conversion, target: int, groups: Segments,
-    schedule: tuple[int, int], timed: bool, kernel: int = -1,
-) -> tuple[Any, ...]:  # fmt: skip
-    """The tuple that C reads: csrc/bindings/device/segments.c."""
-    initial = device_results.initial_of(
-        0 if groups.initial is None else groups.initial, conversion.result
-    )
-    known = -1 if groups.is_sorted is None else int(groups.is_sorted)
-    return (
-        conversion.acc, conversion.exactly, target, initial, groups.ids is None, known,
-        groups.check, groups.size, *schedule, timed, kernel, groups.as_digits,
-    )  # fmt: skip
+def _how(groups: Segments) -> dict[str, Any]:
+    """What C's request says of the segments."""
+    how: dict[str, Any] = {"segments": groups.size, "check": groups.check}
+    if groups.ids is None:
+        how["by_offsets"] = True
+    if groups.is_sorted is not None:
+        how["sorted"] = int(groups.is_sorted)
+    if groups.as_digits:
+        how["as_digits"] = True
+    return how
 
 
 # --- host arrays -------------------------------------------------------------------------------
@@ -59,38 +55,27 @@ def add_host(plan: Plan, array: Array, groups: Segments, sums: Array) -> Outcome
 
     The arguments have been checked, but not the ids.
     """
-    schedule, device = current(), devices.choose_device(plan.device, or_cpu=True)
-    module = devices.module_of(device, traced=schedule.traced)
-    order = schedule.number, schedule.seed
     conversion, name = plan.conversion, _name(plan.conversion, groups)
     if plan.strategy.kind == "keys":
         name = plan.strategy.name
         if groups.initial not in (None, 0):
             raise ValueError(f"initial is not for {name}")
-        values, index, details = lesson_arguments(
-            plan.strategy, conversion, array, groups, order, plan.timed
-        )
+        values, index = _lesson_arguments(plan.strategy, conversion, array, groups)
+        how = _of_lesson(plan.strategy, groups)
     else:
         values = arrays.without_gaps(array, conversion.elements or array.dtype)
         index = arrays.without_gaps(groups.numbers, groups.numbers.dtype)
-        target, checked = dtypes.load_of(conversion.result), groups._replace(check=True)
-        details = _details(conversion, target, checked, order, plan.timed)
+        how = _how(groups._replace(check=True))
     into = (
         sums if sums.flags.c_contiguous and sums.flags.aligned else np.empty_like(sums, order="C")
     )
-    launch = module.sum_segments_of_host(
-        values, index, into, _kind(values), index.dtype.kind, device.index, details
-    )
-    if launch[-1] is not None:
-        raise groups.wrong(len(values), launch[-1])
+    initial = 0 if groups.initial is None else groups.initial
+    _, fields, problem = device_results.send(plan, values, index, into, initial, how)
+    if problem is not None:
+        raise groups.wrong(len(values), problem)
     if into is not sums:
         sums[...] = into
-    fields = device_results.sent_to(device, launch[:3], launch[3])
     return Outcome(sums, fields | {"strategy": name, "finish": "single"})
-
-
-def _kind(values: Array) -> str:
-    return "B" if dtypes.is_bfloat16(values.dtype) else values.dtype.kind
 
 
 def _checked_keys(name: str, groups: Segments) -> Array:
@@ -111,11 +96,14 @@ def _checked_keys(name: str, groups: Segments) -> Array:
     return own
 
 
-def lesson_arguments(
-    chosen: registry.Strategy, conversion: dtypes.Conversion, values: Array, groups: Segments,
-    schedule: tuple[int, int], timed: bool,
-) -> tuple[Array, Array, tuple[Any, ...]]:  # fmt: skip
-    """Values, ids and details for a kernel of kernels/keys. Checks what such a kernel relies on."""
+def _of_lesson(chosen: registry.Strategy, groups: Segments) -> dict[str, Any]:
+    return {"segments": groups.size, "check": True, "strategy": chosen.index}
+
+
+def _lesson_arguments(
+    chosen: registry.Strategy, conversion: dtypes.Conversion, values: Array, groups: Segments
+) -> tuple[Array, Array]:
+    """Values and ids for a kernel of kernels/keys. Checks what such a kernel relies on."""
     name, result = chosen.name, conversion.result
     if result.name not in chosen.dtypes:
         raise TypeError(f"{name} adds up {' or '.join(chosen.dtypes)}, not {result}")
@@ -124,28 +112,30 @@ def lesson_arguments(
     if groups.size > _MOST_KEYS:
         raise ValueError(f"{name} makes at most 2^31 sums, not num_segments={groups.size}")
     own = _checked_keys(name, groups)
-    plain = Segments(own, None, groups.size)
-    details = _details(conversion, dtypes.load_of(result), plain, schedule, timed, chosen.index)
     numbers = np.empty(values.shape, result)
     for where in arrays.parts(values.shape, 1):
         dtypes.quietly(np.copyto, numbers[where], values[where], casting="unsafe")
-    return numbers, own, details
+    return numbers, own
 
 
 def counted_arguments(
     chosen: registry.Strategy, conversion: dtypes.Conversion, values: Array, ids: Array, count: int
 ) -> tuple[Any, ...]:
-    """The arguments of C's sums by segment, with an array for the sums: for counts."""
+    """The arguments of the traced emulator's run(), with an array for the sums: for counts."""
     groups = Segments(ids, None, count)
+    how = _how(groups)
     if chosen.kind == "keys":
-        values, ids, details = lesson_arguments(chosen, conversion, values, groups, (0, 0), False)
+        values, ids = _lesson_arguments(chosen, conversion, values, groups)
+        how = _of_lesson(chosen, groups)
+    elif not dtypes.is_exact(conversion.result):
+        raise TypeError(f"exact adds up floats, not {conversion.result}")
     else:
-        if not dtypes.is_exact(conversion.result):
-            raise TypeError(f"exact adds up floats, not {conversion.result}")
-        how = dtypes.convert(values.dtype, conversion.result, True, _host.ON_GPU, _host.IDS)
-        details = _details(how, dtypes.load_of(how.result), groups, (0, 0), False)
-    sums = np.empty(count, conversion.result)
-    return values, ids, sums, _kind(values), ids.dtype.kind, 0, details
+        conversion = dtypes.convert(values.dtype, conversion.result, True, _host.ON_GPU, _host.IDS)
+    request = device_results.request_of(
+        devices.emulator(traced=True), device_results.element_of(values.dtype), conversion,
+        dtypes.load_of(conversion.result), False, 0, how,
+    )  # fmt: skip
+    return request, values, ids, np.empty(count, conversion.result)
 
 
 # --- arrays on a GPU ---------------------------------------------------------------------------
@@ -197,7 +187,10 @@ def add_gpu(call: Arguments, name: str, values: Any, groups: Segments, start: fl
     sums: tuple[int, ...] = (groups.size, *shape[1:])
     if groups.as_digits:
         sums, result = (*sums, digits.numbers_of(kind)), "int64"
-    details = _details(conversion, target, groups, (0, 0), bool(call.timing))
+    request = device_results.request_of(
+        module, (kind, view.bytes), conversion, target, bool(call.timing),
+        0 if groups.initial is None else groups.initial, _how(groups),
+    )  # fmt: skip
     value = groups.out
     if value is None:
         try:
@@ -206,7 +199,7 @@ def add_gpu(call: Arguments, name: str, values: Any, groups: Segments, start: fl
             raise groups.no_room() from error
     else:
         device_results.check_out(value, type(values), result, sums)
-    *launch, problem = module.sum_segments_on_device(view, index, value, details)
+    _, *launch, problem = module.run(request, view, index, value)
     if problem is not None:
         raise groups.wrong(shape[0], problem)
     value = library.result(value) if groups.out is None else value

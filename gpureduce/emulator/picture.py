@@ -68,6 +68,12 @@ class Picture:
     words: list[Words] = field(default_factory=list)
     dark: dict[str, str] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        return f"<picture of {self.width:g} x {self.height:g} pixels>"
+
+    def _repr_svg_(self) -> str:
+        return self.svg()
+
     def svg(self, *, inline: bool = False) -> str:
         """The picture as an SVG document. `inline`: for a page, whose scheme is the page's."""
         parts = [

@@ -94,7 +94,8 @@ class Race:
     ``"one writer"`` where both store a value of their own, or ``"plain load"`` in place of
     ``__ldg()`` where the two are in order; `count` how often this pair of lines
     raced; `schedules` under which orders of threads it was seen; `fenced` whether only
-    the reader lacks a fence, between an atomic and its read.
+    the reader lacks a fence, between an atomic and its read. `n`, `dtype`, `block` and `grid` are
+    the launch.
 
     >>> import gpureduce
     >>> race = gpureduce.races("missing_barrier").races[0]
@@ -108,6 +109,10 @@ class Race:
     count: int
     schedules: tuple[str, ...]
     fenced: bool = False
+    n: int = 0
+    dtype: str = ""
+    block: int = 0
+    grid: int | None = None
 
     @property
     def lanes(self) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -242,6 +247,15 @@ class FoundRaces:
         """What is no fault, but worth a look."""
         reads = (f"{read}; the sum does not depend on it" for read in self.unwritten)
         return (*reads, *self.alike)
+
+    def places(self) -> str:
+        """The lines that race or split a block, without what would mend them."""
+        rows = [f"{name}: {fault}" for name, fault in self.faults.items()]
+        rows += [f"Part of a block misses {barrier.places[0].short}." for barrier in self.barriers]
+        for race in self.races:
+            a, b = (f"line {side.place.line} ({side.kind})" for side in race.sides)
+            rows.append(f"{a} and {b} race on {race.address}.")
+        return "\n".join(rows)
 
     def __bool__(self) -> bool:
         return bool(self.races or self.barriers or self.faults)

@@ -78,7 +78,12 @@ def text(found: FoundRaces) -> str:
     parts = [_wrapped(_verdict(found))]
     if found:
         parts += [str(barrier) for barrier in found.barriers]
-        parts += [_wrapped(f"{name}: {fault}") for name, fault in found.faults.items()]
+        parts += [
+            "\n".join(
+                _wrapped(line.lstrip(), line[: -len(line.lstrip())]) for line in said.splitlines()
+            )
+            for said in (f"{name}: {fault}" for name, fault in found.faults.items())
+        ]
         parts += [_race_text(race) for race in found.races[:_SHOWN]]
         rest = found.races[_SHOWN:]
         listed = [

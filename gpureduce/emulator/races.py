@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, cast
@@ -185,18 +185,19 @@ def examine(
     schedules: Sequence[str | Schedule],
     result: npt.DTypeLike | None = None,
     stops: bool = False,
+    reset: Callable[[], None] | None = None,
 ) -> Races:
     """The work of `races`, for any traced build of the emulator, and for a sum of any dtype.
 
     If nothing is found, and atomics pass on what fences publish, `stops` adds random orders: in
-    each of them, a block stops after another atomic of the kernel.
+    each of them, a block stops after another atomic of the kernel. `reset` runs before each order.
     """
-    array = _numbers(n, dtype)
+    array = numbers(n, dtype)
     result = dtypes.in_itself(array.dtype, strategy.pair) if result is None else result
     conversion = dtypes.convert_for(array.dtype, result, strategy.pair)
     expected = conversion.result.type(np.sum(array.astype(np.float64)))
-    found = _Found()
     block, grid = launch
+    found = _Found(n=n, dtype=dtype, block=block, grid=grid or None)
     finish = strategy.finishes[0] if len(strategy.finishes) == 1 else None
     plan = Plan(strategy, conversion, block, grid, finish)
     device = devices.choose_device("emulator")
@@ -206,6 +207,8 @@ def examine(
         schedule = orders[name := left.pop(0)]
         # A wrong kernel may have left a ticket drawn, or sums that the next order must not find.
         module.free_scratch()
+        if reset:
+            reset()
         reports: list[str] = []
         try:
             bits, *_ = module.watched_sum(array, plan.launch(device, schedule), reports)
@@ -243,7 +246,7 @@ def value_of(conversion: dtypes.Conversion, bits: bytes) -> Any:
     return exact.value(total, conversion.result)
 
 
-def _numbers(n: int, dtype: str) -> dtypes.Array:
+def numbers(n: int, dtype: str) -> dtypes.Array:
     """Small numbers of which the sum is exact in any dtype, and each of which counts."""
     return (1 + np.arange(n) % 2).astype(dtypes.named(dtype))
 
@@ -251,7 +254,8 @@ def _numbers(n: int, dtype: str) -> dtypes.Array:
 class _Found:
     """The findings of several runs. Each pair of lines is kept once."""
 
-    def __init__(self) -> None:
+    def __init__(self, **launch: Any) -> None:
+        self.launch = launch
         self.by_lines: dict[tuple[Any, ...], Race] = {}
         self.barriers: dict[tuple[Any, ...], SplitBarrier] = {}
         self.faults: dict[str, str] = {}
@@ -309,11 +313,17 @@ class _Found:
 
     def races(self) -> tuple[Race, ...]:
         found = [
-            dataclasses.replace(race, missing=self._missing(race))
+            dataclasses.replace(race, missing=self._missing(race), **self.launch)
             for lines, race in self.by_lines.items()
             if not (self.flags[lines] and self.polled & {side.place for side in race.sides})
+            and not (_is_one_line(race) and self._is_updated(race))
         ]
         return tuple(sorted(found, key=lambda race: -race.count))
+
+    def _is_updated(self, race: Race) -> bool:
+        """Whether an atomic races with a store: then its threads may well store the same value."""
+        store = _store_of(race)
+        return any(_has_atomic(one) and _store_of(one) == store for one in self.by_lines.values())
 
     def _missing(self, race: Race) -> str:
         """What would mend a race: no barrier does if threads store at one line in the same step."""
@@ -322,10 +332,9 @@ class _Found:
         all_of_them, store = self.by_lines.values(), _store_of(race)
         if store not in self.together and not _adds_from_blocks(race, all_of_them):
             return race.missing
-        if any(_has_read(one) and _store_of(one) == store for one in all_of_them):
+        if any(_may_add(one) and _store_of(one) == store for one in all_of_them):
             return ATOMIC
-        updated = any(_has_atomic(one) and _store_of(one) == store for one in all_of_them)
-        return ONE_WRITER if _is_one_line(race) and not updated else race.missing
+        return ONE_WRITER if _is_one_line(race) else race.missing
 
 
 def _place(row: dict[str, Any]) -> Place:
@@ -386,8 +395,10 @@ def _has_atomic(race: Race) -> bool:
     return "atomic" in {side.kind for side in race.sides}
 
 
-def _has_read(race: Race) -> bool:
-    return {side.kind for side in race.sides} == {"read", "write"}
+def _may_add(race: Race) -> bool:
+    """Whether a thread may add to the value it reads: its store is at that line or a later one."""
+    by_kind = {side.kind: side.place.line for side in race.sides}
+    return set(by_kind) == {"read", "write"} and by_kind["read"] <= by_kind["write"]
 
 
 def _store_of(race: Race) -> tuple[Place, str] | None:

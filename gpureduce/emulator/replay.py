@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import gzip
 import html
 import json
 import math
@@ -16,34 +18,25 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from gpureduce.core import dtypes, output_files, registry, sources
+from gpureduce.core import bounds, dtypes, exact, output_files, registry, sources
 from gpureduce.core.checks import finite, named_keywords, shown, whole
 from gpureduce.core.plan import launch_of
 from gpureduce.core.refusals import refuse_missing
 from gpureduce.core.schedule import Schedule
-from gpureduce.emulator import (
-    provenance,
-    replay_page,
-    replay_picture,
-    replay_races,
-    replay_text,
-)
+from gpureduce.emulator import provenance, replay_picture, replay_steps, replay_text
 from gpureduce.emulator.counts import Access
 from gpureduce.emulator.explain import find
 from gpureduce.emulator.explain_text import wavefront_table
 from gpureduce.emulator.picture import Picture
 from gpureduce.emulator.race import Race
-from gpureduce.emulator.races import named_schedule, value_of
+from gpureduce.emulator.races import named_schedule, numbers, value_of
 from gpureduce.emulator.replay_steps import (
+    BARRIERS,
     MOST_N,
     MOST_STEPS,
     Recording,
     ReplayData,
-    Step,
-    memories,
-    precision,
-    record,
-    steps,
+    accesses,
 )
 from gpureduce.text import plain
 from gpureduce.version import VERSION
@@ -51,6 +44,12 @@ from gpureduce.version import VERSION
 SCHEMA = 1
 BLOCK = 64  # threads
 _MOST_FRAMES = 200
+_FOLDER = Path(__file__).parent / "page"
+_SCRIPTS = ("model.js", "scene.js", "player.js")
+_MOST_BYTES = 1_000_000  # of a page
+# Orders of threads that are tried for a race. With another seed than 0, lanes and warps go from the
+# last to the first.
+_ORDERS = ("lockstep", "lockstep 1", "forward", "reverse", *(f"random {i}" for i in range(8)))
 
 _Array = np.ndarray[Any, np.dtype[Any]]
 # Runs a kernel once for each array of elements. The second argument hides what the kernel prints.
@@ -124,7 +123,8 @@ class Replay(ReplayData):
 
     def as_dict(self) -> dict[str, Any]:
         """The data behind the page; docs/replay.md describes it."""
-        data = {"schema": SCHEMA, "gpureduce": VERSION, **_exact_fields(self)} | {
+        own = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        data = {"schema": SCHEMA, "gpureduce": VERSION, **own} | {
             "right": self.is_right, "summary": replay_text.summary(self), "counters": self.counters,
             "arrays": [{**vars(one), "element": one.element} for one in self.arrays],
             "parts": [
@@ -132,27 +132,25 @@ class Replay(ReplayData):
                 for one in self.parts
             ],
             "steps": [
-                {**_without_empty(step), **self._queue(step), "sentence": sentence}
+                {name: value for name, value in fields.items() if value not in (None, (), "", {})}
                 for step, sentence in zip(self.steps, self.sentences, strict=True)
+                for fields in [{**vars(step), "queue": self._queue(step), "sentence": sentence}]
             ],
         }  # fmt: skip
         del data["beside"]
         if self.beside:
             data["beside"] = self.beside.as_dict()
-        return cast(dict[str, Any], plain(data))
+        return cast(dict[str, Any], plain(data, 2**53))  # JavaScript would round larger ones
 
-    def _queue(self, step: Step) -> dict[str, Any]:
+    def _queue(self, step: replay_steps.Step) -> Any:
         """A bank conflict: for each wavefront, the lane that each bank serves."""
-        names = [f"shared_{step.kind}_{what}" for what in ("wavefronts", "conflicts")]
-        waves, more = (step.counts.get(name, 0) for name in names)
-        if not more or step.is_late:
-            return {}
+        if step.is_late or not any(name.endswith("_conflicts") for name in step.counts):
+            return None
         base, by_lane = self.arrays[step.array or 0].base, dict.fromkeys(range(32))
         by_lane |= dict(zip(step.lanes, (base + at for at in step.offsets), strict=True))
-        access = Access(
-            tuple(by_lane.values()), step.bytes, waves, waves - more, step.kind == "store"
+        return wavefront_table(
+            Access(tuple(by_lane.values()), step.bytes, 0, 0, step.kind == "store")
         )
-        return {"queue": wavefront_table(access)}
 
     def to_json(self) -> str:
         """The data as JSON."""
@@ -160,7 +158,26 @@ class Replay(ReplayData):
 
     def page(self) -> str:
         """The page that shows it, which needs no other file and no network."""
-        return replay_page.page(self.as_dict())
+        title = self.strategy
+        if self.beside:
+            other = self.beside.strategy
+            title += f" and {other}" if other != title else ": both orders of a race"
+        inside = {
+            "TITLE": html.escape(title),
+            "STYLE": (_FOLDER / "style.css").read_text(),
+            "SCRIPT": "\n".join((_FOLDER / name).read_text() for name in _SCRIPTS),
+            "DATA": base64.b64encode(gzip.compress(self.to_json().encode(), 6, mtime=0)).decode(),
+        }
+        made = (_FOLDER / "page.html").read_text()
+        for name, value in inside.items():
+            made = made.replace(f"{{{{{name}}}}}", value)
+        if len(made) > _MOST_BYTES:
+            n = self.n * _MOST_BYTES // len(made)
+            raise ValueError(
+                f"a page has at most 1 MB, this one {len(made) / 1e6:.1f} MB: take "
+                f"n={2 ** (n.bit_length() - 1):,} with block={max(self.block, 256)}"
+            )
+        return made
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write the page: an ``.html`` file.
@@ -211,23 +228,6 @@ def _target(path: str | os.PathLike[str], suffix: str, force: bool) -> Path:
     return found or Path(path)
 
 
-def _without_empty(step: Step) -> dict[str, Any]:
-    found = _exact_fields(step)
-    return {name: value for name, value in found.items() if value not in (None, (), "", {})}
-
-
-def _exact_fields(one: Any) -> dict[str, Any]:
-    return {field.name: _exact(getattr(one, field.name)) for field in dataclasses.fields(one)}
-
-
-def _exact(value: Any) -> Any:
-    """Integers that JavaScript would round become text."""
-    if isinstance(value, tuple):
-        return tuple(map(_exact, value))
-    is_wide = isinstance(value, (int, np.integer)) and abs(int(value)) > 2**53
-    return str(value) if is_wide else value
-
-
 @named_keywords
 def replay(
     strategy: str | registry.UserKernel,
@@ -268,8 +268,9 @@ def replay(
         The elements, in place of `n`: by default the digits 1 to 9 again and again. They must be
         numbers of the dtype; without `dtype`, floats are float32.
     race
-        A race out of `races` with the same `n` and `block`: shows its two accesses in both orders,
-        side by side, and what each makes of the sum, where orders of threads are found for both.
+        A race out of `races`: shows its two accesses in both orders, side by side, and what each
+        makes of the sum, where orders of threads are found for both. The launch and the elements
+        are by default those of `races`.
 
     Returns
     -------
@@ -290,18 +291,17 @@ def replay(
     >>> shown.counters["shared_load_conflicts"], shown.beside.counters["shared_load_conflicts"]
     (50, 0)
     >>> found = gpureduce.races("missing_barrier")
-    >>> both = gpureduce.replay("missing_barrier", found.n, block=found.block, race=found.races[0])
+    >>> both = gpureduce.replay("missing_barrier", race=found.races[0])
     >>> both.is_right, both.beside.is_right
     (False, True)
     """
     if race is not None:
         if not isinstance(race, Race):
             raise TypeError(f"race must be one of gpureduce.races(...).races, not {shown(race)}")
-        if beside is not None:
-            raise ValueError("a race is shown beside itself: leave beside out")
-        if schedule is not None:
-            raise ValueError("a race is shown in both orders of its accesses: leave schedule out")
-        return _race_shown(strategy, race, (n, dtype, block, grid), values)
+        for name, given in (("beside", beside), ("schedule", schedule)):
+            if given is not None:
+                raise ValueError(f"a race is shown in both orders of accesses: leave {name} out")
+        return _in_both_orders(strategy, race, n, dtype, block, grid, values)
     asked = (n, dtype, block, grid, schedule or "lockstep", values)
     first = _replayed(strategy, "strategy", asked)
     if beside is None:
@@ -310,13 +310,43 @@ def replay(
     return dataclasses.replace(first, beside=second)
 
 
-def _race_shown(strategy: Any, race: Race, how: tuple[Any, ...], values: Any) -> Replay:
-    shown = replay_races.both_orders(
-        race, lambda order: _replayed(strategy, "strategy", (*how, order, values))
+def _in_both_orders(
+    strategy: Any, race: Race, n: Any, dtype: Any, block: Any, grid: Any, values: Any
+) -> Replay:
+    dtype = race.dtype if dtype is None else dtype
+    if values is None:
+        n, values = None, numbers(_checked(race.n if n is None else n), dtype)
+    how = n, dtype, race.block if block is None else block, race.grid if grid is None else grid
+    found: dict[bool, Replay] = {}  # by whether the first access comes first
+    for order in _ORDERS:
+        shown = _replayed(strategy, "strategy", (*how, order, values))
+        marks = _nearest(shown, race)
+        if marks and (marks[0] < marks[1]) not in found:
+            text = f"nothing orders the two: {race.remedy}"
+            shown = dataclasses.replace(shown, marks=marks, race=text, start=min(marks))
+            found[marks[0] < marks[1]] = shown
+        if len(found) == 2:
+            return dataclasses.replace(found[True], beside=found[False])
+    if not found:
+        raise ValueError(
+            f"no step of {strategy} makes this race, which `races` found with n={race.n} and "
+            f"block={race.block}"
+        )
+    return next(iter(found.values()))
+
+
+def _nearest(shown: ReplayData, race: Race) -> tuple[int, int] | None:
+    """The steps of the two accesses: the nearest ones that no barrier orders."""
+    first, second = (
+        accesses(shown, side.block, side.thread, side.place.line, race.address, side.kind)
+        for side in race.sides
     )
-    if not shown:
-        raise ValueError(f"no step of {strategy} makes this race; give n and block of `races`")
-    return dataclasses.replace(shown[0], beside=shown[1]) if len(shown) == 2 else shown[0]
+    block = race.sides[0].block if race.sides[0].block == race.sides[1].block else None
+    for _, a, b in sorted((abs(a - b), a, b) for a in first for b in second if a != b):
+        between = shown.steps[min(a, b) : max(a, b)]
+        if not any(step.kind in BARRIERS and step.block == block for step in between):
+            return a, b
+    return None
 
 
 def _replayed(strategy: Any, argument: str, asked: tuple[Any, ...]) -> Replay:
@@ -336,7 +366,7 @@ def _replayed(strategy: Any, argument: str, asked: tuple[Any, ...]) -> Replay:
     threads, blocks, _ = launch_of(chosen, BLOCK if block is None else block, grid, None)
 
     def runs(arrays: list[_Array], mutes: bool, *how: Any) -> list[Recording]:
-        return [record(chosen, array, *how) for array in arrays]
+        return [replay_steps.record(chosen, array, *how) for array in arrays]
 
     return build(
         chosen.name, n, dtype, threads, blocks, schedule, values, runs, "in", sources.files()
@@ -360,29 +390,32 @@ def build(
     name, order = named_schedule(schedule)
     how = (wanted, block, grid, order)
     (run,) = runs([array], False, *how)
-    if run.has_more:
-        raise ValueError(_too_long(kernel, array, block, lambda part: runs([part], True, *how)[0]))
-    if not run.steps:
-        raise ValueError(f"{kernel} has no step to show: {run.fault or 'it does nothing'}")
+    if len(run.table) > MOST_STEPS:
+        most = f"{MOST_STEPS:,} steps for n={len(array):,} with blocks of {block}"
+        (short,) = runs([array[: max(len(array) // 16, 1)]], True, *how)
+        count = len(short.table)
+        part = len(array) // (2 if count < MOST_STEPS // 8 else 16)
+        fewer = f"n={part:,} or less" if count <= MOST_STEPS else "fewer blocks, if it ends at all"
+        raise ValueError(f"{kernel} takes more than {most}: take {fewer}")
     elements = provenance.codes(len(array), array.dtype, sums)
-    found = [
-        (list(steps(one, arrays, sums)), arrays)
-        for one in [run, *runs(elements, True, *how)]
-        for arrays in [memories(one, array.dtype, sums, input_name)]
-    ]
-    arrays = found[0][1]
-    tracer = provenance.Tracer([one for one, _ in found], arrays, sums)
-    tracer.trace(input_name, [array, *elements])
-    made = tuple(tracer.steps)
-    files = {step.file for step in made}
-    return Replay(
+    recorded = [run, *runs(elements, True, *how)]
+    all_steps, (arrays, *_) = zip(
+        *(replay_steps.read(one, array.dtype, sums, input_name) for one in recorded), strict=True
+    )
+    tracer = provenance.Tracer(all_steps, arrays, sums, [array, *elements])
+    files = {step.file for step in tracer.steps}
+    made = Replay(
         kernel, len(array), array.dtype.name, run.launches[0][1] if run.launches else block,
         name, None if run.fault else value_of(conversion, run.bits),
         *dtypes.quietly(_sum_of, array, conversion.result, sums, kernel == "exact"), run.fault,
-        tuple(array.tolist()), tuple(run.launches), tuple(arrays), made, tuple(tracer.parts),
-        tracer.unknown, {file: tuple(text) for file, text in texts.items() if file in files},
-        start=len(made) - 1 if run.fault else 0,
+        tuple(array.tolist()), tuple(run.launches), tuple(arrays),
+        tuple(tracer.steps), tuple(tracer.parts), tracer.unknown,
+        {file: tuple(text) for file, text in texts.items() if file in files},
     )  # fmt: skip
+    made = replay_steps.at_fault(made, next(iter(texts))) if run.fault else made
+    if not made.steps:
+        raise ValueError(f"{kernel} has no step to show: {run.fault or 'it does nothing'}")
+    return made
 
 
 def _elements(n: int | None, dtype: npt.DTypeLike, values: Any) -> _Array:
@@ -400,9 +433,9 @@ def _elements(n: int | None, dtype: npt.DTypeLike, values: Any) -> _Array:
     if array.dtype.kind not in "biuf" and array.dtype != wanted:
         raise TypeError(f"values must be numbers, not {array.dtype}")
     made = np.ascontiguousarray(dtypes.quietly(array.astype, wanted))
-    exact = made.astype(array.dtype) == array if wanted.kind != "f" else np.ones(1, bool)
-    if not np.all(exact):
-        first = int(np.argmin(exact))
+    same = made.astype(array.dtype) == array if wanted.kind != "f" else np.ones(1, bool)
+    if not np.all(same):
+        first = int(np.argmin(same))
         raise ValueError(
             f"values[{first}] is {array[first]}, which {wanted} cannot hold: name a dtype"
         )
@@ -422,27 +455,14 @@ def _sum_of(
 ) -> tuple[Any, float]:
     """The right sum, and how far other orders of additions may be from it.
 
-    Integers wrap around, as those of a kernel do. Of n floats, each of n - 1 additions rounds by
-    a unit of the sum of the magnitudes at most, and so does the result.
+    Integers wrap around, as those of a kernel do. Floats round at each addition, and each sum at
+    the end.
     """
     if result.kind in "iub":
         return np.sum(array, dtype=result), 0.0
-    wide = array.astype(np.float64)
-    total = np.sum(wide)
-    if np.isfinite(wide).all():
-        total = np.float64(math.fsum(wide.tolist()))
-    unit = 2.0 ** -precision(acc) * len(array) + 2.0 ** -precision(result)
-    size = float(np.sum(np.abs(wide)))
-    is_exact = is_exact or not math.isfinite(size)
-    return total.astype(result), 0.0 if is_exact else 2 * unit * size
-
-
-def _too_long(name: str, array: _Array, block: int, run: Callable[[_Array], Recording]) -> str:
-    part = array[: max(len(array) // 16, 1)]
-    short = run(part)
-    fits = len(part) * MOST_STEPS // max(len(short.table()), 1)
-    steps = f"more than {MOST_STEPS:,} steps"
-    text = f"{name} takes {steps} for n={len(array):,} with blocks of {block}"
-    if short.has_more or fits < 1:
-        return f"{text}, and also for n={len(part):,}: take fewer blocks, if it ends at all"
-    return f"{text}: take n={min(2 ** (fits.bit_length() - 1), len(array) // 2):,} or less"
+    total = exact.new(array.dtype)
+    exact.feed(total, array)
+    size = float(np.sum(np.abs(array.astype(np.float64))))
+    rounded = 2.0 ** (1 - replay_steps.precision(result)) * size
+    bound = bounds.in_any_order(len(array), acc.name, size) + rounded
+    return exact.value(total, result), 0.0 if is_exact or not math.isfinite(size) else bound

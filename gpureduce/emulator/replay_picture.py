@@ -12,18 +12,19 @@ import numpy as np
 
 from gpureduce.emulator import picture, replay_text
 from gpureduce.emulator.picture import EMPTY, FAINT, INK, Page, Picture
-from gpureduce.emulator.replay_steps import ACCESSES, BARRIERS, ReplayData, Step
+from gpureduce.emulator.replay_steps import ACCESSES, BARRIERS, NOTHING, ReplayData, Step
 
 _LEFT, _CELL = 66.0, 21.0
 _MOST_ROWS = 12
+_MASKED = "#b7791f"  # as on the page; of a dark scheme below
 _VERBS = {"load": picture.ACTIVE, "store": picture.ALARM, "atomic": picture.ATOMIC}
-_RINGS = {"executing": INK, "waiting at a barrier": picture.GOOD, "masked off": picture.HALF}
+_RINGS = {"executing": INK, "waiting at a barrier": picture.GOOD, "masked off": _MASKED}
 
 
 _Values = dict[tuple[int, ...], tuple[Any, int | None]]
 
 
-def _held(shown: ReplayData, last: int) -> tuple[_Values, _Values]:
+def held(shown: ReplayData, last: int) -> tuple[_Values, _Values]:
     """What registers and words hold after some steps: a value, and the number of its parts."""
     registers: _Values = {}
     words: _Values = {}
@@ -48,7 +49,8 @@ def _word(shown: ReplayData, step: Step, i: int) -> tuple[int, ...]:
 def draw(shown: ReplayData, number: int) -> Picture:
     """The lanes of the step's block, its shared memory, and the step in words."""
     step, page = shown.steps[number], Page()
-    registers, words = _held(shown, number)
+    page.picture.dark[_MASKED] = "#ecc94b"
+    registers, words = held(shown, number)
     page.heading(f"{shown.strategy}: step {number + 1} of {len(shown.steps)}")
     for row in textwrap.wrap(replay_text.sentence(shown, step), 100):
         page.say(8, 10, row, size=12)
@@ -60,19 +62,17 @@ def draw(shown: ReplayData, number: int) -> Picture:
 
 def _colour(page: Page, shown: ReplayData, held: tuple[Any, int | None] | None) -> str:
     """The hue says where in the input the elements of a value lie."""
-    if held is None or held[1] is None or not len(shown.parts[held[1]]):
+    parts = NOTHING if held is None or held[1] is None else shown.parts[held[1]]
+    if not len(parts):
         return EMPTY
-    runs = shown.parts[held[1]].runs()
-    count = sum(many for _, _, many in runs)
-    middle = sum(many * first + step * many * (many - 1) / 2 for first, step, many in runs) / count
-    hue = 0.8 * middle / max(shown.n - 1, 1)
-    light = _hex(colorsys.hls_to_rgb(hue, 0.68, 0.72))
-    page.picture.dark[light] = _hex(colorsys.hls_to_rgb(hue, 0.3, 0.58))
+    total = sum(many * first + step * many * (many - 1) / 2 for first, step, many in parts.runs())
+    hue = 0.8 * (total / len(parts)) / max(shown.n - 1, 1)
+    light, dark = (
+        "#" + bytes(round(255 * part) for part in colorsys.hls_to_rgb(hue, *shade)).hex()
+        for shade in ((0.68, 0.72), (0.3, 0.58))
+    )
+    page.picture.dark[light] = dark
     return light
-
-
-def _hex(rgb: tuple[float, float, float]) -> str:
-    return "#" + "".join(f"{round(255 * part):02x}" for part in rgb)
 
 
 def _cell(page: Page, shown: ReplayData, x: float, held: Any, ring: str | None, title: str) -> None:
@@ -81,7 +81,7 @@ def _cell(page: Page, shown: ReplayData, x: float, held: Any, ring: str | None, 
     page.box(x + 1, 1, _CELL - 3, 16, _colour(page, shown, held), title)
     text = "" if held is None or isinstance(held[0], tuple) else f"{held[0]}"
     if text and len(text) <= 4:
-        page.say(x + _CELL / 2, 13, text, size=8, anchor="middle")
+        page.say(x + _CELL / 2, 13, text, size=10 - len(text) * 0.7, anchor="middle")
 
 
 def _columns(page: Page, name: str) -> None:
@@ -109,6 +109,7 @@ def _draw_lanes(page: Page, shown: ReplayData, number: int, held: _Values) -> No
         page.y += 21
     for i, (state_name, colour) in enumerate(_RINGS.items()):
         page.box(_LEFT + 160 * i, 4, 9, 9, colour, state_name)
+        page.box(_LEFT + 160 * i + 2, 6, 5, 5, EMPTY, state_name)
         page.say(_LEFT + 160 * i + 14, 12, state_name, size=9, fill=FAINT)
     page.say(_LEFT + 480, 12, "struck out: ended", size=9, fill=FAINT)
     page.y += 14

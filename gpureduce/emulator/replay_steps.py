@@ -2,59 +2,59 @@
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from gpureduce import _emulator_traced as traced
-from gpureduce.core import devices, dtypes, registry
+from gpureduce.core import devices, dtypes, exact, registry
 from gpureduce.core.plan import Plan
 from gpureduce.core.schedule import Schedule
 from gpureduce.emulator.counts import NAMES
 from gpureduce.errors import CudaError
 
-MOST_STEPS = 2**14
+MOST_STEPS = traced.recorder_limits()[2]
 MOST_N = 2**14
-_GAP, _ALIGNMENT = 2**32, 256  # bytes, of arrays in global memory
-KINDS: tuple[str, ...] = tuple(traced.step_names())
 BARRIERS = ("__syncthreads", "cluster.sync", "grid.sync")
 ACCESSES = ("load", "store", "atomic")
+_KINDS = {"read": "load", "write": "store", "update": "atomic", "atomic": "atomic"}
+_FAULT = re.compile(
+    r"line (\d+): thread (\d+)(?: of block (\d+))? (?:(read|write|update)s (\w+)\[(-?\d+)\])?"
+)
+_GAP, _ALIGNMENT = 2**32, 256  # bytes, of arrays in global memory
 
 _Array = np.ndarray[Any, np.dtype[Any]]
 _LANE = [
-    ("address", "u8"), ("offset", "u8"), ("value", "u8", 2), ("result", "u8"),
+    ("address", "u8"), ("offset", "i8"), ("value", "u8", 2), ("result", "u8"),
     ("array", "u4"), ("owner", "u4"),
 ]  # fmt: skip
 _HEAD = ("launch", "block", "warp", "kind", "mask", "bytes", "place")
 _STEP = np.dtype(
-    [(name, "u4") for name in _HEAD]
-    + [("counts", "u4", len(NAMES) + (len(NAMES) + 1) % 2), ("lane", _LANE, 32)]
+    [*((name, "u4") for name in _HEAD), ("counts", "u4", len(NAMES)), ("lane", _LANE, 32)],
+    align=True,
 )
 
 
 @dataclass(frozen=True)
 class Recording:
-    """One run of a kernel on the traced emulator, as the C side gives it.
+    """One run of a kernel on the traced emulator, as the C side gives it: see steps.h.
 
-    `fault` says why a launch failed, and is empty if none did. `bits` is the accumulator. The steps
-    are compressed: most lanes of a short step are zeros.
+    `fault` says why a launch failed, and is empty if none did. `bits` is the accumulator. `table`
+    has a step more than MOST_STEPS if the kernel makes more.
     """
 
     bits: bytes
     fault: str
-    has_more: bool
-    steps: bytes
+    table: _Array
+    kinds: list[str]
     places: list[tuple[str | None, int]]
-    arrays: list[tuple[str | None, bool, int, int, int, int]]
+    arrays: list[tuple[str | None, int, int, int, int, int, int]]
     launches: list[tuple[int, int]]
-
-    def table(self) -> _Array:
-        """The steps as a structured array."""
-        return np.frombuffer(zlib.decompress(self.steps), _STEP)
 
 
 @dataclass(frozen=True)
@@ -76,10 +76,6 @@ class Memory:
     def element(self) -> int:
         """The bytes of an element."""
         return dtypes.named(self.dtype).itemsize
-
-    def is_input(self, name: str) -> bool:
-        """Whether it has the elements; `name` is that of the parameter."""
-        return self.name == name and self.launch == 0 and self.space == "global"
 
 
 @dataclass(frozen=True)
@@ -196,9 +192,7 @@ NOTHING = Parts()
 
 def precision(dtype: np.dtype[Any]) -> int:
     """Integers up to 2 to this power are exact."""
-    if dtype.kind in "iu":
-        return 8 * dtype.itemsize - (dtype.kind == "i")
-    return {2: 11, 4: 24, 8: 53}[dtype.itemsize] if dtype.kind == "f" else 8  # bfloat16
+    return exact.FORMATS.get(dtype.name, (8 * dtype.itemsize - (dtype.kind == "i"), 0))[0]
 
 
 def _runs(bits: int) -> list[tuple[int, int, int]]:
@@ -245,11 +239,10 @@ class ReplayData:
     @property
     def counters(self) -> dict[str, int]:
         """The counters of `explain`, over all launches."""
-        total = dict.fromkeys(NAMES, 0)
+        total = Counter(dict.fromkeys(NAMES, 0))
         for step in self.steps:
-            for name, count in step.counts.items():
-                total[name] += count
-        return total
+            total.update(step.counts)
+        return dict(total)
 
     @property
     def is_right(self) -> bool:
@@ -259,6 +252,51 @@ class ReplayData:
         value, expected = self.value, self.expected
         is_same = value == expected or (value != value and expected != expected)
         return bool(is_same or (self.bound and abs(float(value) - float(expected)) <= self.bound))
+
+
+Shown = TypeVar("Shown", bound=ReplayData)
+
+
+def accesses(
+    shown: ReplayData, block: int, thread: int, line: int, address: str, kind: str = ""
+) -> Iterator[int]:
+    """The steps in which a thread accesses an element, such as ``"shared[12]"``."""
+    warp, lane = divmod(thread, 32)
+    for number, step in enumerate(shown.steps):
+        is_own = (step.block, step.warp, step.line) == (block, warp, line)
+        is_own = is_own and _KINDS.get(kind, step.kind) == step.kind
+        if is_own and lane in step.lanes and step.offsets:
+            array = shown.arrays[step.array or 0]
+            index = step.offsets[step.lanes.index(lane)] // array.element
+            if address == (array.name if array.count == 1 else f"{array.name}[{index}]"):
+                yield number
+
+
+def at_fault(shown: Shown, file: str) -> Shown:
+    """The replay that ends at the failing step, and opens there.
+
+    The emulator checks an index of a static array before the access: that one is added here. A
+    fault before all accesses is shown as the end of its lane.
+    """
+    found = _FAULT.match(shown.fault)
+    last = max((i for i, step in enumerate(shown.steps) if step.kind != "end"), default=-1)
+    steps = shown.steps[: last + 1]
+    if not found:
+        return replace(shown, steps=steps, start=last)
+    *places, verb, name, index = found.groups()
+    line, thread, block = (int(place or 0) for place in places)
+    known = [*accesses(shown, block, thread, line, f"{name}[{index}]")]
+    shared = [i for i, one in enumerate(shown.arrays) if (one.name, one.space) == (name, "shared")]
+    if known or (steps and not shared):
+        return replace(shown, steps=steps, start=max(known, default=last))
+    step = Step(len(shown.launches) - 1, block, thread // 32, "end", file, line, (thread % 32,))
+    if shared:
+        size = shown.arrays[shared[-1]].element
+        step = replace(
+            step, kind=_KINDS[verb], array=shared[-1], offsets=(int(index) * size,), bytes=size,
+            values=("?",), parts=(None,),
+        )  # fmt: skip
+    return replace(shown, steps=(*steps, step), start=last + 1)
 
 
 def record(
@@ -275,45 +313,86 @@ def record(
     bits, fault = b"", ""
     traced.free_scratch()  # another run may have left a ticket drawn
     try:
-        bits = bytes(traced.replay_sum(array, launch, MOST_STEPS, kept)[0])
+        bits = bytes(traced.replay_sum(array, launch, kept)[0])
     except CudaError as error:
         fault = str(error)
     except MemoryError:
-        if not (kept and kept[0][0]):
+        if not kept or len(kept[0][0]) <= MOST_STEPS * _STEP.itemsize:
             raise
     finally:
         traced.free_scratch()
-    has_more, table, *rest = kept[0]
-    return Recording(bits, fault, has_more, zlib.compress(table, 1), *rest)
+    return Recording(bits, fault, np.frombuffer(kept[0][0], _STEP), *kept[0][1:])
 
 
-def memories(
+def read(
     run: Recording, elements: np.dtype[Any], sums: np.dtype[Any], input_name: str
-) -> list[Memory]:
-    """The arrays of a run, with bases that are the same in each run: its addresses are not.
+) -> tuple[list[Step], list[Memory]]:
+    """The steps of a run, without what the values contain, and the arrays that it accesses."""
+    by_row = _memories(run, elements, sums, input_name)
+    arrays, index = [*by_row.values()], {row: i for i, row in enumerate(by_row)}
+    table, found = run.table, []
+    heads = (table[name].tolist() for name in _HEAD)
+    for i, (launch, block, warp, kind_number, mask, size, at) in enumerate(
+        zip(*heads, strict=True)
+    ):
+        kind, lanes = run.kinds[kind_number], _lanes(mask)
+        file, line = (None, 0) if kind == "end" else run.places[at]
+        mine, counts = table["lane"][i, list(lanes)], table["counts"][i]
+        more: dict[str, Any] = {}
+        array: Memory | None = None
+        if lanes and kind in (*ACCESSES, "copy"):
+            rows, owner = mine["array"].tolist(), tuple(mine["owner"].tolist())
+            array = by_row[rows[0]]
+            offsets = zip(mine["offset"].tolist(), rows, strict=True)
+            more = {
+                "array": index[rows[0]], "bytes": size,
+                "offsets": tuple([at + by_row[row].base - array.base for at, row in offsets]),
+                "owner": owner if array.space == "shared" and set(owner) != {block} else (),
+            }  # fmt: skip
+        is_collective = kind.startswith("__") and kind not in (*BARRIERS, "__syncwarp")
+        if kind in ACCESSES or is_collective:
+            dtype = _dtype_of(kind, size, array, sums.name)
+            size = size or dtypes.named(dtype).itemsize
+            more["values"] = _numbers(mine["value"], size, dtype)
+            if kind not in ("load", "store"):
+                more["results"] = _numbers(mine["result"], size, dtype)
+            if kind.startswith("__shfl"):
+                more["sources"] = tuple(mine["value"][:, 1].tolist())
+        elif kind == "copy":
+            offset, row = mine["value"][0].tolist()
+            more["sources"] = offset, index[row]
+        counted = {NAMES[c]: int(counts[c]) for c in np.flatnonzero(counts)}
+        found.append(
+            Step(launch, block, warp, kind, file or "", line, lanes, counts=counted, **more)
+        )
+    return found, arrays
+
+
+def _memories(
+    run: Recording, elements: np.dtype[Any], sums: np.dtype[Any], input_name: str
+) -> dict[int, Memory]:
+    """The arrays by row of the recording, with bases that are the same in each run.
 
     Arrays that end at the same place belong to the same memory.
     """
-    ends = list(dict.fromkeys(row[3] + row[4] for row in run.arrays if not row[1]))
-    found = []
-    for name, is_shared, launch, base, size, element in run.arrays:
+    used = {*np.unique(run.table["lane"]["array"]).tolist()}
+    found: dict[int, Memory] = {}
+    ends: dict[int, int] = {}
+    for row, (name, launch, is_shared, first, size, element, shift) in enumerate(run.arrays):
+        if is_shared and row not in used and f" {name}[" not in run.fault:
+            continue
         own = elements if name == input_name and launch == 0 else sums
         kind = f"uint{8 * element}" if element in (1, 2, 4, 8) else "uint8"
         # also vectors and structures of sums, and a sum with its mark
         if element % own.itemsize == 0 and name != "ticket":
             kind = own.name
+        base, end = first, first - shift + size
         if not is_shared:
-            end = base + size
-            base = ends.index(end) * _GAP + _GAP // 2 + end % _ALIGNMENT - size
+            base = ends.setdefault(end, len(ends)) * _GAP + _GAP // 2 + end % _ALIGNMENT - size
         count = max(size // dtypes.named(kind).itemsize, 1)
         space = "shared" if is_shared else "global"
-        found.append(Memory(name or "memory", space, launch, base, count, kind))
+        found[row] = Memory(name or "shared", space, launch, base, count, kind)
     return found
-
-
-def is_collective(kind: str) -> bool:
-    """Whether lanes of a warp give each other values."""
-    return kind.startswith("__") and kind not in (*BARRIERS, "__syncwarp")
 
 
 @lru_cache(1024)
@@ -335,42 +414,3 @@ def _numbers(raw: _Array, size: int, dtype: str) -> tuple[Any, ...]:
     used = np.ascontiguousarray(raw).view(np.uint8).reshape(len(raw), -1)[:, :size]
     rows = np.ascontiguousarray(used).view(dtypes.named(dtype)).tolist()
     return tuple([row[0] if len(row) == 1 else tuple(row) for row in rows])
-
-
-def steps(run: Recording, arrays: Sequence[Memory], sums: np.dtype[Any]) -> Iterator[Step]:
-    """The steps without what the values contain."""
-    table = run.table()
-    heads = [table[name].tolist() for name in _HEAD]
-    for number, (launch, block, warp, kind_number, mask, size, place) in enumerate(
-        zip(*heads, strict=True)
-    ):
-        kind, lanes = KINDS[kind_number], _lanes(mask)
-        file, line = (None, 0) if kind == "end" else run.places[place]
-        mine, counts = table["lane"][number, list(lanes)], table["counts"][number, : len(NAMES)]
-        more: dict[str, Any] = {}
-        array: Memory | None = None
-        if lanes and kind in (*ACCESSES, "copy"):
-            numbers = mine["array"].tolist()
-            array, owner = arrays[numbers[0]], tuple(mine["owner"].tolist())
-            is_far = array.space == "shared" and any(one != block for one in owner)
-            offsets = zip(mine["offset"].tolist(), numbers, strict=True)
-            more = {
-                "array": numbers[0],
-                "bytes": size,
-                "offsets": tuple([at + arrays[i].base - array.base for at, i in offsets]),
-                "owner": owner if is_far else (),
-            }
-        if kind in ACCESSES or is_collective(kind):
-            dtype = _dtype_of(kind, size, array, sums.name)
-            size = size or dtypes.named(dtype).itemsize
-            more["values"] = _numbers(mine["value"], size, dtype)
-            if kind not in ("load", "store"):
-                more["results"] = _numbers(mine["result"], size, dtype)
-            if kind.startswith("__shfl"):
-                more["sources"] = tuple(mine["value"][:, 1].tolist())
-        elif kind == "copy":
-            more["sources"] = tuple(mine["value"][0].tolist())
-        yield Step(
-            launch, block, warp, kind, file or "", line, lanes,
-            counts={NAMES[c]: int(counts[c]) for c in np.flatnonzero(counts)}, **more,
-        )  # fmt: skip

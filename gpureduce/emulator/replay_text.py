@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from gpureduce.emulator.replay_steps import ACCESSES, BARRIERS, ReplayData, Step
 from gpureduce.text import counted
@@ -43,8 +43,7 @@ def _who(shown: ReplayData, step: Step) -> str:
     blocks, threads = shown.launches[step.launch]
     warp = f" of warp {step.warp}" if threads > 32 else ""
     block = f" of block {step.block}" if blocks > 1 else ""
-    lanes = _spans(step.lanes, "to")
-    return f"{'lane' if len(step.lanes) == 1 else 'lanes'} {lanes}{warp}{block}"
+    return f"{_lanes(step.lanes)}{warp}{block}"
 
 
 def _what(shown: ReplayData, step: Step) -> str:
@@ -59,7 +58,35 @@ def _what(shown: ReplayData, step: Step) -> str:
         return f"end{one}"
     if step.kind in (*BARRIERS, "__syncwarp"):
         return f"pass{'es' if one else ''} {step.kind}()"
-    return f"give{one} a value to the others by {step.kind}()"
+    if step.kind == "__reduce_add_sync":
+        return f"add{one} up a value of each by {step.kind}()"
+    return f"exchange{one} values by {step.kind}(){_received(step)}"
+
+
+def _received(step: Step) -> str:
+    """Who gets whose value in a shuffle."""
+    pairs = [*zip(step.lanes, step.sources, strict=False)]
+    got = [(lane, source) for lane, source in pairs if lane != source and source in step.lanes]
+    absent = [(lane, source) for lane, source in pairs if source not in step.lanes]
+    text = ""
+    if absent:
+        lanes, sources = map(_lanes, zip(*absent, strict=True))
+        read, take = ("reads", "takes") if len(absent) == 1 else ("read", "take")
+        text = f"; {lanes} {read} {sources}, which {take} no part: CUDA leaves the value undefined"
+    masks, senders = {lane ^ source for lane, source in got}, {source for _, source in got}
+    if len(senders) == 1 or len({lane - source for lane, source in got}) == 1:
+        lanes, sources = map(_lanes, zip(*got, strict=True))
+        get, value = "get" + "s" * (len(got) == 1), "value" + "s" * (len(senders) > 1)
+        return f": {lanes} {get} the {value} of {sources}{text}"
+    if len(masks) == 1:
+        return f": lane i gets the value of lane i ^ {masks.pop()}{text}"
+    some = ", ".join(f"lane {lane} gets that of lane {source}" for lane, source in got[:3])
+    return f": {some} and so on{text}" if got else text
+
+
+def _lanes(lanes: Iterable[int]) -> str:
+    found = sorted({*lanes})
+    return f"{'lane' if len(found) == 1 else 'lanes'} {_spans(found, 'to')}"
 
 
 def _where(shown: ReplayData, step: Step) -> str:
@@ -67,7 +94,8 @@ def _where(shown: ReplayData, step: Step) -> str:
     each = max(step.bytes // array.element, 1) if step.kind != "copy" else 1
     numbers = [offset // array.element for offset in step.offsets]
     distinct = sorted({number + i for number in numbers for i in range(each)})
-    far = f" of block {step.owner[0]}" if step.owner else ""
+    owners = sorted({*step.owner})
+    far = f" of block{'s' * (len(owners) > 1)} {_spans(owners, 'to')}" if owners else ""
     return f"{array.name}[{_spans(distinct, '..')}]{far}"
 
 
@@ -91,18 +119,14 @@ def _spans(numbers: Sequence[int], to: str) -> str:
 def _cost(step: Step) -> str:
     """What the access costs, if that is counted."""
     counts, late = step.counts, "; with the lanes before" if step.is_late else ""
-    for kind in ("shared_load", "shared_store"):
-        waves = counts.get(f"{kind}_wavefronts", 0)
-        least = waves - counts.get(f"{kind}_conflicts", 0)
-        if waves:
-            conflict = f", {waves} wavefronts where {least} would do" if waves > least else ""
-            return f"{late}{conflict or ', no conflict'}"
-    for kind in ("global_load", "global_store"):
-        sectors = counts.get(f"{kind}_sectors", 0)
-        if sectors:
-            share = counts.get(f"{kind}_bytes_used", 0) / (32 * sectors)
-            used = "all used" if share == 1 else f"{share:.0%} of them used"
-            return f"{late}, {counted(sectors, 'sector')} of 32 bytes, {used}"
+    if waves := counts.get(f"shared_{step.kind}_wavefronts", 0):
+        least = waves - counts.get(f"shared_{step.kind}_conflicts", 0)
+        conflict = f", {waves} wavefronts where {least} would do" if waves > least else ""
+        return f"{late}{conflict or ', no conflict'}"
+    if sectors := counts.get(f"global_{step.kind}_sectors", 0):
+        share = counts.get(f"global_{step.kind}_bytes_used", 0) / (32 * sectors)
+        used = "all used" if share == 1 else f"{share:.0%} of them used"
+        return f"{late}, {counted(sectors, 'sector')} of 32 bytes, {used}"
     if step.kind == "atomic" and len(set(step.offsets)) < len(step.lanes):
         return ", one after another"
     return ""

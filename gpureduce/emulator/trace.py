@@ -62,7 +62,7 @@ class Request:
 
     def _check_memory(self, block: int, grid: int, team_blocks: int) -> None:
         """Raises if the recorder cannot hold the packed loads of all concurrent warps."""
-        most, each = traced.recorder_limits()
+        most, each, _ = traced.recorder_limits()
         loads = self.n * self.element_bytes // (_PACK_BYTES * grid * block)
         needed = loads * team_blocks * (block // 32) * each
         if needed > most:
@@ -93,18 +93,17 @@ class Request:
 
 def count_axis(shape: tuple[int, int], axis: int, launch: Launch) -> KernelCounts:
     """Counts the first launch of a sum along an axis of a matrix. All its blocks run."""
-    block, grid = traced.plan_axis(*shape, axis, launch)
-    found = traced.count_axis((*shape, axis, launch), _packed([(0, grid, 1, 0)]))
+    block, grid, found = traced.count_axis(*shape, axis, launch)
     return _launch(shape[0] * shape[1], (block, grid, 1, 1), grid, found)[0]
 
 
 def count_segments(*arguments: Any) -> tuple[KernelCounts, dict[str, Contention]]:
     """Counts all launches of a sum by segment together, and its atomics by address.
 
-    The arguments are those of `sum_segments_of_host`. All blocks run.
+    The arguments are those of C's `run`. All blocks run.
     """
-    (block, grid, *_), found, (of_global, of_shared) = traced.count_segments(*arguments)
-    counted, _ = _launch(len(arguments[0]), (block, grid, 1, 1), grid, found)
+    (_, block, grid, *_), found, (of_global, of_shared), _ = traced.count_run(*arguments)
+    counted, _ = _launch(len(arguments[1]), (block, grid, 1, 1), grid, found)
     return counted, {"global": Contention(*of_global), "shared": Contention(*of_shared)}
 
 
@@ -114,7 +113,7 @@ def count_sum(array: np.ndarray[Any, Any], launch: Launch) -> tuple[bytes, dict[
     One more counter, `busiest_warp_requests`, holds the global load requests and the atomics of the
     warp that has most of them. All blocks run.
     """
-    (bits, *_), found, (blocks, requests) = traced.count_sum(array, launch)
+    (bits, *_), found, _, (blocks, requests) = traced.count_sum(array, launch)
     counters = dict(zip(NAMES, _total(found), strict=True))
     return bits, counters | {"busiest_warp_requests": requests}, blocks
 

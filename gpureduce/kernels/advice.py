@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from gpureduce.emulator.race import Race, SplitBarrier
-from gpureduce.kernels.source_text import closing, functions, line_at
+from gpureduce.kernels.source_text import blank, closing, functions, line_at, without_comments
 
 _BARRIER = re.compile(r"\b__syncthreads\w*\s*\(|\bsync\s*\(")
 _ASSIGNED = re.compile(
@@ -117,12 +117,35 @@ def of_hang(code: str) -> str:
     return ""
 
 
+_VARIABLE = r"\b__device__\s[^;(){}]*?\b(\w+)\s*(?:\[[^\]]*\]\s*)*(?:=[^;]*|\{[^;]*\})?;"
+
+
+def of_next_launch(text: str) -> str:
+    """Which ``__device__`` variable makes the next launch wrong; empty if the text has none."""
+    code = without_comments(text)
+    names = re.findall(_VARIABLE, code)
+    body = re.sub(_VARIABLE, lambda found: blank(found[0]), code)
+    for used in re.finditer(r"\batomic\w+\s*\(\s*&?\s*(\w+)|\b(\w+)(?:\.fetch_add\b|\s*\+=)", body):
+        name = used[1] or used[2]
+        if name in names and not re.search(rf"\b{name}\s*(?:=|,|\.store\()\s*0\b", body):
+            return (
+                f"line {line_at(body, used.start())}: right once, wrong in the next launch: {name} "
+                f"is not 0 again; let the last thread set {name} = 0"
+            )
+    said = "right once, wrong in the next launch: a __device__ variable keeps a value; reset it"
+    return said if names else ""
+
+
 def of_race(code: str, race: Race) -> str:
     """Between which lines a barrier is missing; empty if the text does not show it."""
     barrier, (a, b) = race.missing, race.sides
-    if barrier not in ("__syncthreads()", "__syncwarp()") or {a.kind, b.kind} != {"read", "write"}:
+    read, write = (b, a) if a.kind == "write" else (a, b)
+    if (
+        barrier not in ("__syncthreads()", "__syncwarp()")
+        or write.kind != "write"
+        or read.kind not in ("read", "atomic")
+    ):
         return ""
-    read, write = (a, b) if a.kind == "read" else (b, a)
     start = _start(code, write.place.line)
     function = next((one for one in functions(code) if one.open < start < one.end), None)
     if not function or not function.open < _start(code, read.place.line) < function.end:
@@ -144,8 +167,8 @@ def of_race(code: str, race: Race) -> str:
     if _BARRIER.search(between):
         both = loops and loops[-1][2] < _start(code, lines[0])
         return f"put a {barrier} behind line {lines[1]}, before the loop goes on" if both else ""
-    then = "writes" if lines[1] == write.place.line else "reads"
-    before = "reads" if then == "writes" else "writes"
+    use = "reads" if read.kind == "read" else "updates"
+    before, then = ("writes", use) if lines[0] == write.place.line else (use, "writes")
     return (
         f"line {lines[0]} {before} what line {lines[1]} {then} in another thread: put a {barrier} "
         "between the two lines"

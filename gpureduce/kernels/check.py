@@ -272,6 +272,7 @@ def check(
     card = _card(device)
     seed, assumed = whole("seed", seed, 0, 2**64 - 1), conditions.parsed(assume)
     chosen = _chosen(kernel_or_text, name, {"blocks": blocks, "sizes": sizes})
+    chosen, fewer = chosen.with_fewer_elements()
     process.start()  # while the compiler runs, the process for kernels gets ready
     subjects, results, pairs = subjects_of(chosen, _wanted(chosen, dtype))
     loaded = chosen.loaded(pairs, may_be_obsolete=True)
@@ -298,6 +299,8 @@ def check(
     if outcome.error is not None:
         raise outcome.error
     verdict = _verdict(chosen, [subject[0] for subject in subjects], outcome, (hint, assumed))
+    if fewer:
+        verdict = dataclasses.replace(verdict, remarks=(fewer, *verdict.remarks))
     runs = not any(failure.fault for failure in verdict.failures) and not chosen.obsolete
     if card is not None and runs and not (verdict.condition and verdict.condition.lockstep):
         where = verdict.domain

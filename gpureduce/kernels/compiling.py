@@ -56,25 +56,40 @@ extern "C" void exit(int status) noexcept
     _Exit(status);
 }}
 
-/* What the compiler hands over for an index out of bounds. */
+/* What the compiler hands over for an index out of bounds, and for a misaligned address. */
+struct gr_spot {{
+    const char *file;
+    unsigned line, column;
+}};
+struct gr_type {{
+    unsigned short kind, info;
+    char name[1];
+}};
 struct gr_index_data {{
-    struct {{
-        const char *file;
-        unsigned line, column;
-    }} place;
-    struct gr_type {{
-        unsigned short kind, info;
-        char name[1];
-    }} *array, *index;
+    gr_spot place;
+    gr_type *array, *index;
+}};
+struct gr_pointer_data {{
+    gr_spot place;
+    gr_type *type;
+    unsigned char bits, kind;
 }};
 
-extern "C" void __ubsan_handle_out_of_bounds(gr_index_data *data, unsigned long index)
+extern "C" GR_UNTRACED void __ubsan_handle_out_of_bounds(gr_index_data *data, unsigned long index)
 {{
     unsigned bits = 1u << (data->index->info >> 1), is_signed = data->index->info & 1;
     long value = (long)index;
     if (is_signed && bits < 64)
         value = (long)(index << (64 - bits)) >> (64 - bits);
     gr_bad_index(data->place.file, data->place.line, data->place.column, data->array->name, value);
+}}
+
+extern "C" GR_UNTRACED void __ubsan_handle_type_mismatch_v1(gr_pointer_data *data,
+                                                            unsigned long address)
+{{
+    unsigned bytes = 1u << data->bits;
+    if (address % bytes)
+        gr_misaligned(data->place.file, data->place.line, data->type->name, bytes);
 }}
 
 extern "C" void __assert_fail(const char *text, const char *file, unsigned line,
@@ -332,7 +347,7 @@ def in_our_order(signature: Signature, pair: tuple[str, str], is_device: bool) -
     for number, (_, name) in enumerate(instances(signature, pair)):
         text = _IN_OUR_ORDER
         for word, now in (
-            ("NUMBER", str(number)), ("LOAD", pair[0]), ("ACC", pair[1]), ("KERNEL", name),
+            ("NUMBER", str(number)), ("LOAD", pair[0]), ("ACC", pair[1]), ("KERNEL", f"::{name}"),
             ("ARGUMENTS", ", ".join(passed)), ("GLOBAL", "__global__" if is_device else "static"),
         ):  # fmt: skip
             text = text.replace(word, now)
@@ -345,7 +360,8 @@ def _wrapper(signature: Signature, file: str, pair: tuple[str, str]) -> str:
     names = ", ".join(f'"{signature.named(role) or role}"' for role in ROLES)
     adds = [f"    static const char *const names[] = {{{names}}};"]
     for number, (block, name) in enumerate(instances(signature, pair)):
-        entry = name if signature.is_usual else f"gr_in_order_{number}"
+        # std has a `reduce`, too
+        entry = f"::{name}" if signature.is_usual else f"gr_in_order_{number}"
         adds.append(f"    gr_add(list, {block}, kernel_entry({entry}, names));")
     caller = in_our_order(signature, pair, is_device=False)
     return _WRAPPER.format(file=file, load=load, acc=acc, adds="\n".join(adds), caller=caller)
@@ -355,7 +371,7 @@ def libraries(source: Source, signature: Signature, pair: tuple[str, str]) -> tu
     """The compiled kernel for one pair of types: for the plain and for the traced emulator."""
     chosen, headers, known = compiler(), header_folder(), recipe()
     traced = [*known["traced"], *(known["traced_by_clang"] if chosen.is_clang else [])]
-    traced += chosen.hooks
+    traced += [*chosen.hooks, "-fsanitize=alignment"]
     includes = [f"-I{headers / folder}" for folder in known["includes"]]
     includes += [f"-iquote{source.folder}"] if source.folder else []
     builds = ((_PLAIN, _emulator.__file__), (tuple(traced), _emulator_traced.__file__))
@@ -406,13 +422,24 @@ def _run(commands: list[list[str]], folder: Path, file: str) -> None:
             raise KernelError(told(said, file))
 
 
+_SIZE = re.compile(r":\d+: error: .*(?:size of array|array bound|flexible arr|constant size).*")
+_NO_CONSTANT = (
+    ": error: the size of a __shared__ array must be a constant, or use extern __shared__"
+)
+_OPEN = re.compile(r"error: expected .\}. at end of input")
+_PLACE = re.compile(r"\bgr_\w*shared")  # in place of a __shared__ declaration
 _MESSAGE = re.compile(r"^(\S[^:\n]*):(\d+):(?:(\d+):)? (fatal error|error|warning|note|required)\b")
+
+
+def _line_of(message: str) -> str:
+    return ":".join(message.split(":")[:2])
 
 
 def told(said: str, file: str) -> str:
     """The compiler's messages about the user's lines; all of them if none is about those."""
     kept: list[str] = []
-    keeps = False
+    rewritten: set[str] = set()
+    keeps = ours = False
     for line in said.splitlines():
         found = _MESSAGE.match(line)
         if found:
@@ -420,8 +447,15 @@ def told(said: str, file: str) -> str:
             line = line.replace(found[1], file, 1)
         elif not re.match(r"\s", line):  # "In file included from", "compilation terminated"
             keeps = False
-        if keeps:
-            kept.append(line)
+        # The compiler's copy of a line of ours, and the marks below it
+        is_mark = ours and re.match(r"\s*\|", line)
+        ours = not found and bool(_PLACE.search(line) or is_mark)
+        if keeps and ours and kept:
+            rewritten.add(_line_of(kept[-1]))
+        if keeps and not ours:
+            kept.append(_SIZE.sub(_NO_CONSTANT, line))
+    first = {_line_of(one): one for one in reversed(kept)}  # later ones follow from it
+    kept = [one for one in kept if one is first[_line_of(one)] or _line_of(one) not in rewritten]
     if not any(": error" in line or ": fatal error" in line for line in kept):
         if why := compiler_process.beyond_a_limit(said):
             return why
@@ -447,6 +481,8 @@ def _elsewhere(said: str, file: str) -> list[str]:
             found.append(f"there is no function {undefined[1]} that a kernel can call")
         elif "cannot find" in line:
             found.append(re.sub(r"^.*?: ", "", line))
+    if _OPEN.search(said):
+        found = ["error: a } is missing"]
     unique = list(dict.fromkeys(found))[:5] or said.splitlines()[:5]
     return [f"{file}: {line}" for line in unique]
 

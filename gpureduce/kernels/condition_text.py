@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from gpureduce.kernels.conditions import Condition, Domain
-from gpureduce.kernels.trials import Failure
+from gpureduce.kernels.trials import MOST_NAMED, Failure
 
 _LOCKSTEP = (
     "Lanes ran in lockstep before Volta. Since then `volatile` orders nothing between lanes: in "
@@ -52,29 +52,40 @@ def _blocks(
     condition: Condition, failure: Failure, wrong: tuple[int, ...], code: str, where: Domain
 ) -> str:
     block = failure.case.block
+    if condition.powers and (tree := odd_steps(failure, code, where.per_thread)):
+        return f"Wrong for {_listed(wrong, block)}: at {block} {tree}, to lift this."
+    cure = _cure(condition, failure, where, code)
+    return f"Wrong for {_listed(wrong, block)}: at {block}, {_what(failure)}.{cure}"
+
+
+def odd_steps(failure: Failure, code: str, per_thread: int) -> str:
+    """The steps of a tree that halves an odd one, and the change that mends it; else empty."""
     halves = re.search(_HALVES, code) and re.search(_HALVING, code)
-    steps = _steps(block) if halves and _is_plain_tree(failure, where.per_thread) else []
+    steps = _steps(failure.case.block) if halves and _is_plain_tree(failure, per_thread) else []
     odd = next((i for i, step in enumerate(steps[:-1]) if step % 2 and step > 1), None)
-    if condition.powers and odd is not None:
-        what = (
-            f"at {block} the steps are {', '.join(map(str, steps))}, and the step from "
-            f"{steps[odd]} to {steps[odd + 1]} leaves out an element"
-        )
-    else:
-        what = f"at {block}, {_what(failure)}"
+    if odd is None:
+        return ""
     return (
-        f"Wrong for {_listed(wrong, block)}: {what}.{_cure(condition, failure, odd, where, code)}"
+        f"the steps are {', '.join(map(str, steps))}, and the step from {steps[odd]} to "
+        f"{steps[odd + 1]} leaves out an element. Start at the next power of two that is at least "
+        "half the block, and add only where tid + stride < blockDim.x"
     )
 
 
 def _is_plain_tree(failure: Failure, per_thread: int) -> bool:
-    """Whether a tree that halves the block leaves out just the elements that a failure tells."""
+    """Whether a tree that halves the block leaves out just the elements that a failure tells.
+
+    Or the same share, if there are too many to name them.
+    """
     block, n = failure.case.block, failure.case.n
     cells = [{cell} for cell in range(block)]
     for step in _steps(block):
         for thread in range(step):
             cells[thread] |= cells[thread + step]
     lost = set(range(block)) - cells[0]
+    if failure.case.n > MOST_NAMED and not failure.fault:
+        got, expected = float(failure.got), float(failure.expected)
+        return bool(lost) and abs(got - expected * len(cells[0]) / block) < 0.01 * expected
     missed = [i % (block * per_thread) for i, times in failure.counted if not times]
     strided = {i % block for i in missed}, {cell for cell in lost if cell < n}
     adjacent = {i // per_thread for i in missed}, {cell for cell in lost if cell * per_thread < n}
@@ -89,7 +100,7 @@ def _steps(block: int) -> list[int]:
     return steps
 
 
-def _cure(condition: Condition, failure: Failure, odd: int | None, where: Domain, code: str) -> str:
+def _cure(condition: Condition, failure: Failure, where: Domain, code: str) -> str:
     """The change that lifts a condition on blocks; empty if neither fault nor code shows one."""
     small = re.search(r"; (\w+) has \d+ elements?\b", failure.fault)
     if failure.ended:
@@ -114,11 +125,6 @@ def _cure(condition: Condition, failure: Failure, odd: int | None, where: Domain
     if above:
         return f" S{more}" if more else ""
     if condition.powers and failure.case.block & (failure.case.block - 1):
-        if odd is not None:
-            return (
-                " Start at the next power of two that is at least half the block, and add only "
-                "where tid + stride < blockDim.x, to lift this."
-            )
         if not failure.counted and not failure.fault:
             return ""
         if failure.counted and not any(times for _, times in failure.counted):
@@ -131,6 +137,29 @@ def _cure(condition: Condition, failure: Failure, odd: int | None, where: Domain
             " Make the steps of the last warp depend on the block, as in "
             f"if (blockDim.x >= {condition.least}), to lift this."
         )
+    return _bound(failure, code)
+
+
+def _bound(failure: Failure, code: str) -> str:
+    """The test that keeps a read at a sum of two indexes within the block."""
+    read = re.search(r"line (\d+): .* reads (\w+)\[(\d+)\]; \2 has (\d+) elements", failure.fault)
+    if not read or int(read[4]) != failure.case.block:
+        return ""
+    line = code.splitlines()[int(read[1]) - 1 : int(read[1])]
+    index = re.search(rf"\b{read[2]}\s*\[([^\[\]]*\+[^\[\]]*)\]", "".join(line))
+    return f" Add only where {index[1].strip()} < blockDim.x, to lift this." if index else ""
+
+
+def _untested(failure: Failure, code: str, n: str) -> str:
+    """The test that keeps a read of the elements within them, where its line shows the index."""
+    read = re.search(r"line (\d+): .* reads (\w+)\[", failure.fault)
+    if not read:
+        return ""
+    line = "".join(code.splitlines()[int(read[1]) - 1 : int(read[1])])
+    for index in re.findall(rf"\b{read[2]}\s*\[([^\[\]]+)\]", line):
+        if not re.search(rf"[(;&|=?,]\s*{re.escape(index.strip())}\s*<", code):
+            read_ = f"{read[2]}[{index.strip()}]"
+            return f" Read {read_} only where {index.strip()} < {n}, to lift this."
     return ""
 
 
@@ -138,8 +167,10 @@ _COUNT = r"(?:n|N|num\w*|n_?elem\w*|size|len\w*|count)"  # names of the number o
 
 
 def _sizes(failure: Failure, code: str) -> str:
-    tested = re.search(rf"<\s*\(?(?:\w+\))?\s*{_COUNT}\b", code)
-    cure = "" if tested else " Test the bounds, as in i < n, to lift this."
+    tested = re.search(rf"<\s*\(?(?:\w+\))?\s*({_COUNT})\b", code)
+    cure = " Test the bounds, as in i < n, to lift this."
+    if tested:
+        cure = _untested(failure, code, tested[1])
     if failure.counted and not failure.fault:
         cure = " Add the elements behind the last full part, too, to lift this."
     elif "no thread has written" in failure.fault:

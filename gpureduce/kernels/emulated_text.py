@@ -161,9 +161,18 @@ def _end_of(code: str, start: int) -> int:
     return at
 
 
+# A declaration with a whole array or variable, and a statement on the line below.
+_NOT_ENDED = re.compile(
+    r"((?:[^\n]*\n)*?[^\n]*(?:\]|\w\s+\w+))[ \t]*\n\s*"
+    r"(?:(?:const|auto|unsigned|int|float|double|size_t|if|for|while|return|__\w+)\b|\w+\s*[-+*/]?=)"
+)
+
+
 def _rewritten(text: str, line: int, number: int) -> tuple[str, dict[str, str]]:
     """A class that has the variables as members, and the declaration of each as a reference."""
     code = without_comments(text)
+    if open_ := _NOT_ENDED.match(code):
+        raise KernelError(f"line {line + code.count(chr(10), 0, open_.end(1))}: a ; is missing")
     declared = _DROPPED.sub(lambda word: blank(word[0]), code)
     if re.search(r"\bextern\b", code):
         return "", _dynamic(declared, line)

@@ -15,7 +15,15 @@ from gpureduce.emulator import races
 from gpureduce.emulator.race import ATOMIC, ONE_WRITER, Race, SplitBarrier, ranges
 from gpureduce.emulator.races import Races
 from gpureduce.errors import CudaError
-from gpureduce.kernels import conditions, faults, ladder, other_operations, trials
+from gpureduce.kernels import (
+    advice,
+    conditions,
+    faults,
+    ladder,
+    other_operations,
+    trials,
+    variables,
+)  # fmt: skip
 from gpureduce.kernels.conditions import Condition, Domain, Try
 from gpureduce.kernels.trials import Case, Failure, Subject
 
@@ -26,6 +34,7 @@ _TILE_BYTES = 32768  # of bulk_copy.cu
 _MOST_LOOKED_AT = 1 << 19  # elements: each access is recorded
 _MOST_LOOK_S = 1.5  # a larger launch is left out if looking at it would take longer
 _FRESH = 200  # cases that a condition must pass, and that were not used to find it
+_TRIED_AGAIN = 40  # failing cases, from the state before the first launch
 _FRESH_BLOCKS = (32, 192, 320, 768)  # in which races are looked for, besides the usual ones
 
 
@@ -59,6 +68,27 @@ class _Found:
                 self.failures += [failure] if failure else []
         return right
 
+    def try_by_accesses(self) -> None:
+        """Tries a few cases in place of others, in the emulator that sees each access."""
+        self.subjects = [replace(one, traced=True) for one in self.subjects]
+        self.tries, self.failures = [], []
+        self.try_all(lambda subject: _by_accesses(subject, self.where), lockstep=False)
+
+    def not_reset(self) -> Failure | None:
+        """A sum that is right in a first launch, and wrong in the next one; None if none is."""
+        why = advice.of_next_launch(self.text)
+        failures = sorted(self.failures, key=lambda one: one.case.n) if why else []
+        for failure in failures[:_TRIED_AGAIN]:
+            subject = next(one for one in self.subjects if one.dtype == failure.case.dtype)
+            self.tell("case", failure.case)
+            variables.restore()
+            if failure.fault or subject.wrong(failure.case):
+                continue
+            if again := subject.wrong(failure.case):
+                said = again.fault or f"the second sum is {again.got}, not {again.expected}"
+                return replace(again, fault=f"{why}\nthe first sum is right; {said}")
+        return None
+
     def by_host(self) -> _Found:
         """The same kernel, where the host adds up its block sums: n fills its blocks then."""
         subjects = [one.by_host() for one in self.subjects]
@@ -78,7 +108,7 @@ class _Found:
             try:
                 found = races.examine(
                     _emulator_traced, subject.strategy, n, subject.dtype, (block, grid), orders,
-                    self.results[0], stops=True,
+                    self.results[0], stops=True, reset=variables.restore,
                 )  # fmt: skip
             except MemoryError:  # of smaller launches all accesses were seen
                 if self.looked:
@@ -112,7 +142,7 @@ class _Found:
         subject, orders = self.subjects[0], ("reverse", "random 1")
         found = races.examine(
             _emulator_traced, subject.strategy, looked.n, subject.dtype,
-            (looked.block, looked.grid or 0), orders, self.results[0],
+            (looked.block, looked.grid or 0), orders, self.results[0], reset=variables.restore,
         )  # fmt: skip
         return len(found.wrong | found.faults) == len(orders)
 
@@ -189,6 +219,7 @@ def examine(
     made = [
         Subject(strategy, dtype, load, acc, finish, text) for dtype, load, acc, finish in subjects
     ]
+    variables.save()
     where = _with_elements(made[0], where)
     tell("where", where)
     found = _Found(made, results, where, tell, text)
@@ -197,17 +228,22 @@ def examine(
     tell("stage", "races")
     found.look(_allowed(_race_cases(made[0], where), where), _ORDERS, every=False)
     condition = None
-    right = right and not any(one.wrong for one in found.looked)
-    if not right or found.races:
+    right = right and not any(one.wrong or one.faults for one in found.looked)
+    if stale := found.not_reset():
+        tell("failure", stale)
+    elif not right or found.races:
         condition = _condition(found, seed)
         if not condition and (other := other_operations.recognized(made[0], where)):
             tell("other", other)
-    if not condition:
+    if not condition and not stale:
+        if not found.failures and any(one.faults for one in found.looked):
+            found.try_by_accesses()
         _tell_failures(found)
     tell("looked", [(one.n, one.block, one.grid or 0) for one in found.looked])
     if found.races is not None:
         tell("races", found.races)
-    sound = [one for one in found.looked if not one.wrong]
+    there = replace(where, condition=condition) if condition else where
+    sound = [one for one in found.looked if not one.wrong and there.allows(one.block, one.n)]
     tell("remarks", tuple(_by_line(remark for one in sound for remark in one.remarks)))
     tell("stage", "counts")
     by_host = strategy.finishes == ("host",) or (condition and condition.full)
@@ -285,7 +321,8 @@ def _with_unwritten(found: _Found, subject: Subject, failure: Failure) -> Failur
     if failure.got == "nan" or not subject.is_float:  # an unwritten float is nan
         told += [str(read) for read in seen.unwritten]
     if failure.got == "nan" != failure.expected and not told:
-        told = ["the sum is nan: it has a value that no thread has stored"]
+        told = ["the sum is nan: a thread adds what nothing has stored, perhaps an element behind "
+                "the last one"]  # fmt: skip
     return replace(failure, fault="\n".join(told[:2])) if told else failure
 
 
@@ -310,6 +347,10 @@ def _condition(found: _Found, seed: int) -> Condition | None:
     again.look(_allowed(_all_race_cases(again), found.where), _ORDERS[1:], every=True)
     if not again.excused:
         return None
+    right = {t.block for t in again.tries}
+    right -= {f.case.block for f in again.failures if f.case.order != "lockstep"}
+    if any(one.faults and one.block in right for one in again.looked):  # their sums show none
+        again.try_by_accesses()
     for lockstep in (False, True):
         if lockstep:
             if not any(map(_relies_on_lockstep, (r for one in again.looked for r in one.races))):
@@ -324,6 +365,12 @@ def _condition(found: _Found, seed: int) -> Condition | None:
             if not _learns(again, chosen):
                 return None
     return None
+
+
+def _by_accesses(subject: Subject, where: Domain) -> Iterator[Case]:
+    """A few cases, for the traced emulator."""
+    for case in trials.in_lockstep(subject, where):
+        yield replace(case, order="reverse" if case.order.endswith("1") else "forward")
 
 
 def _all_race_cases(found: _Found) -> Iterator[tuple[int, int, int]]:

@@ -13,6 +13,7 @@ _INDEX = re.compile(
     r"(?P<index>-?\d+) of "
     r"an array of type '(?P<type>[^']*)'"
 )
+_TYPE = re.compile(r"'(?:(?:const|volatile|struct) )*([\w ]+)'(?= at an address)")
 _LINE = re.compile(r"(?m)^[^\s:]+:(\d+): (?=(?:thread|a thread) )")
 
 
@@ -22,8 +23,44 @@ def _who(found: re.Match[str]) -> str:
 
 def readable(fault: str, text: str) -> str:
     """A fault in a kernel's text, as a sentence."""
+    if fault.startswith("deadlock"):
+        return visible(_deadlock(fault))
     fault = _INDEX.sub(lambda found: _bad_index(found, text), _THREAD.sub(_who, fault))
+    fault = _BEYOND.sub(lambda found: _guarded(found, text), fault)
+    fault = _TYPE.sub(r"\1", fault)
     return visible(_LINE.sub(r"line \1: ", fault))
+
+
+_BEYOND = re.compile(r"\b(\w+)\[(\d+)\]; \1 has (\d+) elements?\b")
+
+
+def _guarded(found: re.Match[str], text: str) -> str:
+    """An access behind a parameter's array, and why accesses nearer to its end are no faults."""
+    parameter = rf"(?:\*\s*(?:const\s+|__restrict(?:__)?\s+)*|\bIn\s+){found[1]}\s*[,)]"
+    near = int(found[3]) < int(found[2]) < int(found[3]) + 16
+    guard = " (its guard begins at the next 16 bytes)"
+    return found[0] + guard * bool(near and re.search(parameter, text))
+
+
+_MASKED = re.compile(
+    r"(?m)^ *[^\s:]+:(\d+): \d+ wait in (__\w+_sync|__syncwarp)\(0x([0-9a-f]{8})\): threads (.*)$"
+)
+
+
+def _deadlock(fault: str) -> str:
+    """Where the threads of the first block wait, behind the mask whose lanes do not all come."""
+    first, *others = re.split(r"(?m)^(?=  block )", fault.replace("(0,0,0)", "0"))[1:] or [""]
+    if not (found := _MASKED.search(first)):
+        return fault
+    named = int(found[3], 16).bit_count()
+    spans = [[*map(int, span.split("-"))] for span in re.findall(r"\d+(?:-\d+)?", found[4])]
+    threads = [i for span in spans for i in range(span[0], span[-1] + 1)]
+    lacking = named - sum(i // 32 == threads[0] // 32 for i in threads)
+    do = "does" if lacking == 1 else "do"
+    said = f"line {found[1]}: the mask of {found[2]} names {named} lanes"
+    said += f", {lacking} of which {do} not come"
+    also = "  other blocks wait, too\n" * bool(others)
+    return f"{said}\ndeadlock: every thread waits for one that cannot come\n{first}{also}".rstrip()
 
 
 def _bad_index(found: re.Match[str], text: str) -> str:

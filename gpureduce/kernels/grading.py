@@ -17,13 +17,13 @@ from typing import Any
 from gpureduce.core import dtypes
 from gpureduce.core.checks import named_keywords, whole
 from gpureduce.errors import CudaError
-from gpureduce.kernels import process
+from gpureduce.kernels import process, verdict_html
 from gpureduce.kernels.check import check, subjects_of
-from gpureduce.kernels.conditions import Domain
+from gpureduce.kernels.conditions import KEYS, Domain, parsed
 from gpureduce.kernels.kernel import Kernel, kernel
-from gpureduce.kernels.options import traits_of
+from gpureduce.kernels.options import options_of, traits_of
 from gpureduce.kernels.source_text import COMPARISONS, KernelError, without_comments
-from gpureduce.kernels.spec import RULE, Spec, checked
+from gpureduce.kernels.spec import ASSUMING, RULE, Spec, checked
 from gpureduce.kernels.trials import Failure
 from gpureduce.kernels.verdict import Verdict
 from gpureduce.kernels.worker import Job
@@ -35,22 +35,44 @@ _DRAWN_BLOCKS = (192, 224, 320, 384, 448, 512)  # of the second one
 
 @dataclass(frozen=True)
 class Row:
-    """One rule of a spec: whether it holds, the points, and why it does not hold."""
+    """One rule of a spec: whether it holds, the points, and why it does not hold.
+
+    `state` is ``"holds"``, ``"fails"``, ``"given"`` for a rule that the start file meets and that
+    earns no points yet, or ``"not judged"``; `Grade.notes` says why.
+    """
 
     rule: str
     points: float
-    holds: bool
+    state: str
     why: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """Whether the kernel meets the rule."""
+        return self.state in ("holds", "given")
 
     @property
     def got(self) -> float:
         """The points that the kernel gets for it."""
-        return self.points if self.holds else 0.0
+        return self.points if self.state == "holds" else 0.0
 
     @property
-    def is_long(self) -> bool:
-        """Whether the reason does not fit on a line of the table."""
-        return "\n" in self.why or len(self.why) > 100
+    def said(self) -> str:
+        """What is said beside the rule."""
+        words = {"given": "met by the start file, too", "not judged": "not judged"}
+        return words.get(self.state, self.why)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the reason fits on a line of a table."""
+        return "\n" not in self.why and len(self.why) <= 100
+
+
+_GIVEN = (
+    "The start file meets some rules, too. They earn points once the kernel meets a rule that the "
+    "start file does not."
+)
+_UNJUDGED = "Rules that are not judged are for a kernel that is right and does not race."
 
 
 @dataclass(frozen=True, repr=False)
@@ -68,6 +90,8 @@ class Grade:
         The rules, each with its points.
     verdict
         What `check` found; None if the kernel does not compile.
+    notes
+        What concerns several rules: why a kernel does not compile, why rules are not judged.
 
     Examples
     --------
@@ -81,6 +105,7 @@ class Grade:
     title: str
     rows: tuple[Row, ...]
     verdict: Verdict | None
+    notes: tuple[str, ...] = ()
 
     @property
     def points(self) -> float:
@@ -97,11 +122,11 @@ class Grade:
 
     def __str__(self) -> str:
         rows = [
-            [f"{row.got:g} of {row.points:g}", row.rule, "" if row.is_long else row.why]
+            [f"{row.got:g} of {row.points:g}", row.rule, row.said if row.is_short else ""]
             for row in self.rows
         ]
-        parts = [self._head, table(["points", "rule", ""], rows)]
-        for why in dict.fromkeys(row.why for row in self.rows if row.is_long):
+        parts = [self.head, table(["points", "rule", ""], rows), *self.notes]
+        for why in dict.fromkeys(row.why for row in self.rows if not row.is_short):
             rules = ", ".join(row.rule for row in self.rows if row.why == why)
             parts.append(f"{rules}:\n{textwrap.indent(why, '  ')}")
         return "\n\n".join(parts)
@@ -109,18 +134,19 @@ class Grade:
     __repr__ = __str__
 
     @property
-    def _head(self) -> str:
+    def head(self) -> str:
+        """The title and the points."""
         return f"{self.title}: {self.points:g} of {self.most:g} points"
 
     def _repr_html_(self) -> str:
-        rows = [
+        lines = [
             f"<tr><td>{row.got:g} of {row.points:g}</td><td><code>{html.escape(row.rule)}</code>"
-            f'</td><td style="text-align:left"><pre style="margin:0">{html.escape(row.why)}</pre>'
-            "</td></tr>"
+            f'</td><td style="text-align:left">{_reason(row)}</td></tr>'
             for row in self.rows
         ]
-        head = "<tr><th>points</th><th>rule</th><th></th></tr>"
-        return f"<b>{html.escape(self._head)}</b>\n<table>{head}\n{chr(10).join(rows)}\n</table>"
+        lines.insert(0, "<table><tr><th>points</th><th>rule</th><th></th></tr>")
+        below = "".join(map(verdict_html.text, self.notes))
+        return "\n".join([f"<b>{html.escape(self.head)}</b>", *lines, f"</table>{below}"])
 
     def as_dict(self) -> dict[str, Any]:
         """The grade as plain values."""
@@ -128,7 +154,8 @@ class Grade:
             "title": self.title,
             "points": self.points,
             "most": self.most,
-            "rules": [{**vars(row), "got": row.got} for row in self.rows],
+            "rules": [{**vars(row), "holds": row.holds, "got": row.got} for row in self.rows],
+            "notes": list(self.notes),
             "verdict": self.verdict.as_dict() if self.verdict is not None else None,
         }
 
@@ -139,17 +166,26 @@ class Grade:
     def gradescope(self) -> dict[str, Any]:
         """The grade as Gradescope's autograder reads it, from results.json."""
         return {
+            "output": "\n\n".join(self.notes),
             "tests": [
                 {
                     "name": row.rule,
                     "score": row.got,
                     "max_score": row.points,
-                    "status": "passed" if row.holds else "failed",
-                    "output": row.why,
+                    "status": "passed" if row.state == "holds" else "failed",
+                    "output": row.said,
                 }
                 for row in self.rows
-            ]
+            ],
         }
+
+
+def _reason(row: Row) -> str:
+    """Why a rule does not hold, as HTML: a long reason opens at a click."""
+    if row.is_short:
+        return verdict_html.text(row.said)
+    first = html.escape(row.why.partition("\n")[0])
+    return f"<details><summary>{first}</summary>{verdict_html.text(row.why)}</details>"
 
 
 def _code_lines(text: str) -> int:
@@ -256,11 +292,13 @@ def _judge_count(rule: str, counts: _Counts, itemsize: int) -> tuple[bool, str]:
     return True, ""
 
 
-def _judge(rule: str, text: str, verdict: Verdict, counts: _Counts) -> tuple[bool, str]:
-    """Whether a rule holds, and what was found."""
+def _judge(rule: str, text: str, verdict: Verdict, counts: _Counts) -> tuple[bool, str] | None:
+    """Whether a rule holds, and what was found; None for a rule that is not judged."""
     if rule == "compiles":
         return True, ""
-    if rule == "right":
+    if rule.startswith(ASSUMING):
+        verdict = dataclasses.replace(verdict, assumed=parsed(rule.removeprefix(ASSUMING)))
+    if rule.startswith("right"):
         return verdict.right and not counts.wrong, counts.wrong or verdict.sums()
     if rule == "no races":
         looked = bool(verdict.looked) and not any(
@@ -269,7 +307,7 @@ def _judge(rule: str, text: str, verdict: Verdict, counts: _Counts) -> tuple[boo
         holds = looked and (bool(verdict) or not verdict.races)
         return holds, verdict.accesses(every=True)
     if not verdict or counts.wrong:  # a kernel that does nothing has no conflicts
-        return False, "counts only for a kernel that is right and does not race"
+        return None
     judged = _judge_text(rule, text)
     if judged is not None:
         return judged
@@ -277,14 +315,23 @@ def _judge(rule: str, text: str, verdict: Verdict, counts: _Counts) -> tuple[boo
 
 
 def _launched(chosen: Kernel, wanted: Spec) -> tuple[Kernel, str]:
-    """The kernel with the launch that the spec fixes, and what that changes, in a sentence."""
-    options = chosen.options | wanted.launch
-    changed = [k for k, value in wanted.launch.items() if chosen.options.get(k, "no") != value]
-    fixed = ", ".join(f"{key}={wanted.launch[key]}" for key in changed)
-    shown = ", ".join(f"{key}={chosen.options.get(key, 'no')}" for key in changed)
+    """The kernel with the launch and the sizes of the spec alone, and what that changes."""
+    own = dict.fromkeys(KEYS, "any") | options_of("", chosen.signature, {})
+    launch, before = {key: own[key] for key in KEYS} | wanted.launch, own | chosen.options
+    options = before | launch
+    changed = [key for key, value in launch.items() if before.get(key, "no") != value]
+    fixed = ", ".join(f"{key}={launch[key]}" for key in changed)
+    shown = ", ".join(f"{key}={before.get(key, 'no')}" for key in changed)
     traits = traits_of(chosen.signature, options)
     said = f"The spec launches it with {fixed}; its text shows {shown}." if changed else ""
     return dataclasses.replace(chosen, options=options, traits=traits), said
+
+
+def ungraded(wanted: Spec, why: str) -> Grade:
+    """The grade of a kernel that cannot be judged."""
+    rows = (Row(one.rule, one.points, "fails" if one.rule == "compiles" else "not judged")
+            for one in wanted.rules)  # fmt: skip
+    return Grade(wanted.title, tuple(rows), None, (why,))
 
 
 @named_keywords
@@ -293,32 +340,39 @@ def grade(
     spec: str | os.PathLike[str] | Mapping[str, Any],
     *,
     seed: int = 0,
+    name: str | None = None,
 ) -> Grade:
     """Give points to a kernel, by a spec that says what must hold.
 
     Counts are not times, so a kernel gets the same points on every machine. Rules other than
-    ``"right"``, ``"no races"`` and ``"compiles"`` give points only to a kernel that is right and
-    does not race.
+    ``"right"``, ``"right assuming ..."``, ``"no races"`` and ``"compiles"`` are judged only for a
+    kernel that is right and does not race.
 
     Parameters
     ----------
     kernel_or_text
         A `Kernel`, or what `kernel` takes.
     spec
-        The path of a TOML file, or the same as a mapping: ``title``, ``dtypes`` to try, ``launch``
-        with options of `kernel` that are fixed, ``blocks`` and ``sizes`` for which the kernel is to
-        be right, as in `kernel`, ``assume`` with a condition as in `check`, and a list ``require``
-        of rules with ``rule`` and ``points`` (1 by default); ``says`` is shown where a rule does
-        not hold. A rule is
-        ``"right"``, ``"no races"``, ``"compiles"``, ``"lines <= 40"``, ``"forbid NAME"``, ``"use
-        NAME"``, or a counter of `explain` for ``n`` elements (65,536 by default) in blocks of 256,
-        and for a size and a block that the seed draws, as in ``"shared_load_conflicts == 0"``,
-        ``"block_barriers <= 2 per block"`` or ``"global_load_sectors <= 1.01 times the least"``.
+        The path of a TOML file, or the same as a mapping: ``title``, ``kernel`` with the name of
+        the kernel, ``dtypes`` to try (by default ``"own"``, the kernel's own), ``launch`` with
+        options of `kernel` that are fixed, ``blocks`` and ``sizes`` for which the kernel is to be
+        right, as in `kernel`, ``assume`` with a condition as in `check`, ``hints`` (False leaves
+        out what would mend the kernel), and a list ``require`` of rules with ``rule`` and
+        ``points`` (1 by default). ``says`` is shown where a rule does not hold. A rule with
+        ``given = true`` is one that the start file meets: it earns points only beside one that is
+        not given. A rule is
+        ``"right"``, ``"right assuming powers_of_two"``, ``"no races"``, ``"compiles"``, ``"lines <=
+        40"``, ``"forbid NAME"``, ``"use NAME"``, or a counter of `explain` for ``n`` elements
+        (65,536 by default) in blocks of 256, and for a size and a block that the seed draws, as in
+        ``"shared_load_conflicts == 0"``, ``"block_barriers <= 2 per block"`` or
+        ``"global_load_sectors <= 1.01 times the least"``.
         One more counter, ``busiest_warp_requests``, is for the warp with the most global loads and
         atomics.
     seed
         Draws some of the sizes, as in `check`, and those of the second count: students do not know
         those of another seed.
+    name
+        The kernel's name, if there are several in the text.
 
     Returns
     -------
@@ -352,25 +406,45 @@ def grade(
     """
     wanted, seed = checked(spec), whole("seed", seed, 0, 2**64 - 1)
     try:
-        chosen = kernel_or_text if isinstance(kernel_or_text, Kernel) else kernel(kernel_or_text)
+        given, name = kernel_or_text, name or wanted.kernel or None
+        chosen = given if isinstance(given, Kernel) else kernel(given, name)
         chosen, launched = _launched(chosen, wanted)
         names = list(wanted.dtypes) if wanted.dtypes else None
-        verdict = check(chosen, names, seed=seed, device="emulator", assume=wanted.assume)
+        if lacking := ", ".join(name for name in names or () if name not in chosen.dtypes):
+            raise KernelError(
+                f"{chosen.name} takes {', '.join(chosen.dtypes)}; the task needs {lacking}, too: "
+                "begin with template <typename In, typename Acc>, and take In in, Acc *out"
+            )
+        is_full = "sizes" in wanted.launch or parsed(wanted.assume).full
+        if not (is_full or chosen.signature.takes_n):
+            raise KernelError(f"{chosen.name} takes no number of elements; the task needs one")
+        verdict = check(
+            chosen, names, hint=wanted.hints, seed=seed, device="emulator", assume=wanted.assume
+        )
     except (KernelError, TypeError) as error:
-        why = str(error)
-        rows = [Row(rule, points, False, why) for rule, points, _ in wanted.rules]
-        return Grade(wanted.title, tuple(rows), None)
+        return ungraded(wanted, visible(str(error)))
+    verdict = dataclasses.replace(verdict, advises=wanted.hints)
     counts = _Counts()
     if verdict:
         where = verdict.domain
         if verdict.condition is not None:
             where = dataclasses.replace(where, condition=verdict.condition)
         counts = _counted(chosen, verdict.dtypes[0], where, wanted.n, seed)
-    rows = []
-    for rule, points, says in wanted.rules:
-        holds, why = _judge(rule, chosen.text, verdict, counts)
-        if rule == "right" and launched:
+    both = [(one, _judge(one.rule, chosen.text, verdict, counts)) for one in wanted.rules]
+    earns = any(judged and judged[0] and not one.given for one, judged in both)
+    rows, whys = [], set()
+    for one, judged in both:
+        holds, why = judged or (False, "")
+        if one.rule == "right" and launched:
             why = f"{why}\n{launched}"
-        judged = bool(verdict) or rule in ("right", "no races")
-        rows.append(Row(rule, points, holds, "" if holds else (judged and says) or visible(why)))
-    return Grade(wanted.title, tuple(rows), verdict)
+        if not holds and one.rule.startswith("right"):
+            why = "for the same reason" if why in whys else why
+            whys |= {why, why.removesuffix(f"\n{launched}")}
+        state = "not judged" if judged is None else "fails"
+        if holds:
+            state = "given" if one.given and not earns else "holds"
+        why = one.says or visible(why) if state == "fails" else ""
+        rows.append(Row(one.rule, one.points, state, why))
+    notes = {"given": _GIVEN, "not judged": _UNJUDGED}
+    said = (note for state, note in notes.items() if any(row.state == state for row in rows))
+    return Grade(wanted.title, tuple(rows), verdict, tuple(said))

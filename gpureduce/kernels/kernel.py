@@ -27,6 +27,7 @@ from gpureduce.kernels import (
     process,
     programs,
     signature,
+    source_text,
 )  # fmt: skip
 from gpureduce.kernels.compiling import Source
 from gpureduce.kernels.conditions import Domain
@@ -43,6 +44,11 @@ _DTYPES_OF = {
     ("f64", "f64"): ("float64",),
     ("u32", "u32"): ("int32", "uint32"),
 }
+
+
+_MANY = 2**16  # elements, each of whose sums takes long
+_FEWER = 2**13  # elements that are few enough for many sums
+_MOST_IN_TEXTS = 2**40  # elements of a constant
 
 
 @dataclass(frozen=True)
@@ -171,6 +177,28 @@ class Kernel(registry.UserKernel):
         chosen = self.options | {"elements": str(count)}
         return replace(self, options=chosen, traits=options.traits_of(self.signature, chosen))
 
+    def with_fewer_elements(self) -> tuple[Kernel, str]:
+        """The same kernel with a smaller constant for n, if its own is large; and a remark on it.
+
+        Each of many sums and races of so many elements would take too long.
+        """
+        n = options.fixed_size(self.signature.code, self.signature, _MOST_IN_TEXTS)
+        usual = self.options.get("sizes") in ("full_blocks", str(n))
+        if self.signature.takes_n or n is None or n <= _MANY or not usual:
+            return self, ""
+        part = min(n & -n, 2048)  # n fills the same blocks, and is odd where it was
+        rest = n // part
+        while rest * part > _FEWER:
+            rest = rest // 2 | rest % 2
+        now = rest * part
+        text = source_text.with_constant(self.text, n, now)
+        if text == self.text:
+            return self, ""
+        code = source_text.with_constant(self.signature.code, n, now)
+        found = replace(self.signature, code=code)
+        made = replace(self, text=text, signature=found, options=self.options | {"sizes": str(now)})
+        return made, f"the constant {n} of the text was {now}, so that it could be tried often"
+
     @cached_property
     def obsolete(self) -> str:
         """What no CUDA since version 9 compiles, in sentences; empty if there is nothing."""
@@ -248,6 +276,14 @@ class Kernel(registry.UserKernel):
                 f"{block or 256}, not {n}"
             )
 
+    def usual_size(self, n: int | None, block: int, blocks: int) -> int | None:
+        """The size n; by default, for a kernel without n, one that it adds up."""
+        where = self.domain
+        if n is None and not self.signature.takes_n:
+            each = block * where.per_thread
+            return where.sizes[0] if where.sizes else each if where.alone else blocks * each
+        return n
+
     def _place(self, device: Device, source: np.dtype[Any], wanted: Any) -> registry.Strategy:
         return on_card.place(self, device, source, wanted)
 
@@ -278,6 +314,9 @@ class Kernel(registry.UserKernel):
     def _races(self, n: Any, dtype: Any, block: Any, grid: Any, schedules: Any) -> Any:
         dtype = dtypes.named(self.dtypes[0] if dtype is None else dtype)
         pairs = self.pairs(dtype, dtypes.in_itself(dtype, self.pair))
+        n = self.usual_size(n, block, 8)
+        if n is not None:
+            self.check_size(n, block)
         named = {"n": n, "dtype": dtypes.name_of(dtype), "block": block, "grid": grid}
         return self.run("gpureduce.kernels.jobs", "race", pairs, schedules=schedules, **named)
 

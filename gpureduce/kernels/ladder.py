@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -172,6 +172,8 @@ class Waste:
 
 
 _WASTES = (
+    Waste("sequential", lambda c, t: c.own.counters["atomics"] * 2 > N and bool(_shared(c)),
+          "every element is an atomic, and they queue for one address of the block; use a tree"),
     Waste("atomic_block", lambda c, t: c.own.counters["atomics"] * 2 > N,
           "every element is an atomic, and they queue for one address; add up in the block first"),
     Waste("interleaved_mod",
@@ -179,6 +181,8 @@ _WASTES = (
           "the steps of the tree go through global memory; take shared memory"),
     Waste("sequential", lambda c, t: (c.bytes_used_share or 1) < 0.5,
           "less than half of each 32-byte sector is used; let neighbours read neighbours"),
+    Waste("sequential", lambda c, t: _one_lane_adds(c.own.counters),
+          "one thread adds up the block, and the others wait; use a tree"),
     Waste("sequential", lambda c, t: c.own.counters["shared_load_conflicts"] * 4 > _shared(c),
           "lanes of a warp meet in the same banks; let the stride go down from half the block"),
     Waste("interleaved_idx", lambda c, t: (c.active_lanes or 32) < 16 and bool(_shared(c)),
@@ -196,6 +200,11 @@ _WASTES = (
     Waste("last_block", lambda c, t: not t & _host.FINISHES,
           "the block sums need a second launch; the block that finishes last can add them up"),
 )  # fmt: skip
+
+
+def _one_lane_adds(counters: Mapping[str, int]) -> bool:
+    instructions = counters["shared_load_instructions"]
+    return instructions * 2 > N and counters["shared_load_lanes"] < 2 * instructions
 
 
 def _shared(c: Comparison) -> int:

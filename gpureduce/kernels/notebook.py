@@ -9,7 +9,7 @@ from typing import Any
 
 from gpureduce.kernels import compiling, conditions, process, programs, signature
 from gpureduce.kernels.check import check
-from gpureduce.kernels.kernel import kernel
+from gpureduce.kernels.kernel import Kernel, Limits, kernel
 from gpureduce.kernels.options import OPTIONS
 from gpureduce.kernels.verdict import Verdict
 
@@ -23,31 +23,38 @@ def _usage_error(message: str) -> Exception:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> Any:
-        raise ValueError(f"{message}; as in %%kernel my_rung --elements 2")
+        raise ValueError(f"{message}; as in %%kernel my_rung --elements 2, or %%kernel --help")
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="%%kernel", add_help=False, allow_abbrev=False)
-    parser.add_argument("name")
-    parser.add_argument("--dtype", nargs="+")
-    parser.add_argument("--no-check", action="store_true")
-    parser.add_argument("--no-hint", action="store_true")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("name", help="the variable that holds the kernel")
+    parser.add_argument("--dtype", nargs="+", help="the elements' dtypes")
+    parser.add_argument("--no-check", action="store_true", help="only make the kernel")
+    parser.add_argument("--no-hint", action="store_true", help="do not tell what to try next")
+    parser.add_argument("--seed", type=int, default=0, help="draws some of the sizes")
     for option, values in OPTIONS.items():
-        parser.add_argument(f"--{option}", choices=values)
+        parser.add_argument(f"--{option}", choices=values, help="as in gpureduce.kernel")
     for option in (*conditions.KEYS, "assume"):
-        parser.add_argument(f"--{option}")
+        parser.add_argument(f"--{option}", help="as in gpureduce.check")
     return parser
 
 
-def _arguments(line: str) -> argparse.Namespace:
-    try:
-        given = _parser().parse_args(shlex.split(line))
-    except ValueError as error:
-        raise _usage_error(str(error)) from None
+def arguments(line: str) -> argparse.Namespace:
+    """The words behind ``%%kernel``. Raises a ValueError."""
+    given = _parser().parse_args(shlex.split(line))
     if not given.name.isidentifier() or keyword.iskeyword(given.name):
-        raise _usage_error(f"{given.name!r} is no name of a variable, which holds the kernel")
+        raise ValueError(f"{given.name!r} is no name of a variable, which holds the kernel")
     return given
+
+
+def kernel_of_cell(given: argparse.Namespace, cell: str, limits: Limits | None = None) -> Kernel:
+    """The kernel of a cell below ``%%kernel`` and its arguments."""
+    text = "\n" + cell if "\n" not in cell else cell
+    names = signature.names_in(programs.device_code(text))
+    one_of_them = given.name if given.name in names else None
+    options: dict[str, Any] = {name: getattr(given, name) for name in (*OPTIONS, *conditions.KEYS)}
+    return kernel(text, one_of_them, limits=limits, **options)
 
 
 def _compiler() -> None:
@@ -75,14 +82,14 @@ def load_ipython_extension(shell: Any) -> None:
     """
 
     def magic(line: str, cell: str) -> Verdict | None:
-        given = _arguments(line)
-        options: dict[str, Any] = {
-            name: getattr(given, name) for name in (*OPTIONS, *conditions.KEYS)
-        }
-        text = "\n" + cell if "\n" not in cell else cell
-        names = signature.names_in(programs.device_code(text))
-        one_of_them = given.name if given.name in names else None
-        made = kernel(text, one_of_them, **options)
+        if {"-h", "--help"} & {*line.split()}:
+            print(_parser().format_help())
+            return None
+        try:
+            given = arguments(line)
+        except ValueError as error:
+            raise _usage_error(str(error)) from None
+        made = kernel_of_cell(given, cell)
         shell.user_ns[given.name] = made
         if given.no_check:
             return None

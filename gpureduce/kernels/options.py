@@ -62,7 +62,7 @@ def options_of(text: str, signature: Signature, given: Mapping[str, object]) -> 
     for comment in _COMMENT.finditer(text):
         told |= dict(part.split("=") for part in comment[1].split())
     found = _guessed(signature) | checked_options(told) | checked_options(given)
-    if not signature.takes_n and found.get("sizes", "any") == "any":
+    if not signature.takes_n and found["sizes"] == "any":
         found["sizes"] = "full_blocks"
     return found
 
@@ -88,6 +88,8 @@ def per_block(code: str) -> tuple[int, tuple[int, ...]]:
         value = number(found[1], known)
         if value is not None and value > 32:
             sizes.add(min(value // 32 * 32, 1024))
+        elif value is not None and value >= 4 and found[1].strip() in known:  # one for each warp
+            sizes.add(32 * value)
     return threads if threads in PER_THREAD else 1, tuple(sorted(sizes))
 
 
@@ -131,8 +133,8 @@ def _guessed(signature: Signature) -> dict[str, str]:
     most = number(bound[1].strip(), constants(code)) if bound else None
     if most is not None and 32 <= most < 1024:
         found["blocks"] = f"at_most_{most // 32 * 32}"
-    if not signature.takes_n and (n := _fixed_size(code, signature)):
-        found["sizes"] = str(n)
+    if not signature.takes_n:
+        found["sizes"] = str(fixed_size(code, signature, conditions.MOST_ELEMENTS) or "full_blocks")
     if "work" in signature.roles:
         marked = signature.type_of("work").startswith("Marked")
         found["scratch"] = "marked" if marked else "block"
@@ -174,19 +176,19 @@ _BOUND = re.compile(
 _REVERSED = re.compile(rf"\b(\w{{1,40}})\s*{_COMPARES}\s*\(?\s*(\w{{1,40}})\b")
 
 
-def _fixed_size(code: str, signature: Signature) -> int | None:
+def fixed_size(code: str, signature: Signature, most: int) -> int | None:
     """The constant that bounds the indexes of the elements, as in ``if (i < N) ... in[i]``."""
     known, blocks = constants(code), per_block(code)[1]
-    of_grid = "blockIdx"  # and the names of indexes that depend on it
+    of_grid = "blockIdx" if "blockIdx" in code else "threadIdx"  # and indexes that depend on it
     for _ in range(2):
         gets = rf"\b(\w{{1,40}})\s{{0,9}}=(?=[^=;,][^;,]{{0,200}}\b(?:{of_grid})\b)"
         names = dict.fromkeys(re.findall(gets, code))
-        of_grid = "|".join(["blockIdx", *list(names)[:_MOST_NAMES]])
+        of_grid = "|".join([of_grid.partition("|")[0], *list(names)[:_MOST_NAMES]])
     pairs = [*_BOUND.findall(code), *((index, n) for n, index in _REVERSED.findall(code))]
     for index, bound in pairs:
         n = number(bound, known)
         n = n + 1 if n is not None and "-" in bound else n
-        if not n or not 32 <= n <= conditions.MOST_ELEMENTS or n in blocks:
+        if not n or not 32 <= n <= most or n in blocks:
             continue
         reads = rf"\b{signature.named('in')}\s*\[[^\[\]]{{0,60}}\b{index}\b"
         if re.fullmatch(of_grid, index) and re.search(reads, code):
@@ -241,6 +243,8 @@ def traits_of(signature: Signature, options: Mapping[str, str]) -> int:
     """The flags by which the engine launches the kernel (csrc/shared/registry.h)."""
     code, name, out = signature.code, signature.name, signature.named("out")
     if "finishes" not in options:
+        if len(re.findall(rf"\b{out}\b", code)) == 1:
+            raise KernelError(f"{name} stores no sum: its code does not use {out}")
         raise KernelError(
             f"it does not show whether {name} leaves one sum in {out}[0] or one for each "
             "block: say finishes=True or finishes=False, or in the text: // gpureduce: finishes=yes"

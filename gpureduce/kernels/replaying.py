@@ -10,8 +10,9 @@ from gpureduce.core import dtypes, registry
 from gpureduce.core.dtypes import Array
 from gpureduce.core.plan import launch_sizes
 from gpureduce.core.schedule import Schedule
+from gpureduce.emulator import replay_picture
 from gpureduce.emulator.replay import BLOCK, Replay, build
-from gpureduce.emulator.replay_steps import Recording
+from gpureduce.emulator.replay_steps import NOTHING, Recording
 from gpureduce.kernels import faults, trials
 from gpureduce.kernels.check import subjects_of
 from gpureduce.kernels.kernel import Kernel
@@ -28,8 +29,7 @@ def replay(
     elements = dtypes.named(made.dtypes[0] if dtype is None else dtype)
     block = block or made.domain.condition.usual_block or BLOCK
     threads, blocks = launch_sizes(block, grid)
-    if values is None and n is None and not made.signature.takes_n:
-        n = made.domain.sizes[0] if made.domain.sizes else 4 * block * made.domain.per_thread
+    n = made.usual_size(n, block, 4) if values is None else n
 
     def runs(arrays: list[Array], mutes: bool, wanted: Any, *how: Any) -> list[Recording]:
         made.check_size(arrays[0].size if arrays else 0, block)
@@ -38,7 +38,8 @@ def replay(
             "gpureduce.kernels.jobs", "record_all", pairs, arrays, mutes, wanted, *how,
             limits=made.limits.times(max(len(arrays), 1)), may_be_obsolete=True,
         )  # fmt: skip
-        return [_readable(one, made.text) for one in found]
+        told = [one.fault and faults.readable(trials.told(one.fault), made.text) for one in found]
+        return [dataclasses.replace(one, fault=why) for one, why in zip(found, told, strict=True)]
 
     texts = {made.file: made.text.splitlines()}
     name = made.signature.named("in") or "in"
@@ -48,27 +49,20 @@ def replay(
     )  # fmt: skip
 
 
-def _readable(run: Recording, text: str) -> Recording:
-    """A recording with its fault as a sentence."""
-    fault = faults.readable(trials.told(run.fault), text) if run.fault else ""
-    return dataclasses.replace(run, fault=fault)
-
-
 def failing(made: Kernel, verdict: Verdict) -> Replay:
     """A replay of what a verdict found wrong: a failure, or else a race. Else any run."""
+    made, _ = made.with_fewer_elements()  # as the verdict did
     failures = [*verdict.failures, *verdict.reasons.values()]
     failure = next((one for one in failures if one.case.n <= _MOST_N), None)
     if failure:
         case = failure.case
         order = case.order if case.order != trials.ON_CARD else "lockstep"
-        shown = replay(made, None, case.dtype, case.block, case.grid or None, order,
-                       _numbers(made, case))  # fmt: skip
+        how = case.dtype, case.block, case.grid or None, order
+        shown = replay(made, case.n, *how, None)
+        if shown.is_right:
+            shown = replay(made, None, *how, _numbers(made, case))
     elif verdict.races and verdict.races.races:
-        found = verdict.races
-        return gpureduce.replay(
-            made, found.n, block=found.block, grid=found.grid, dtype=found.dtype,
-            race=found.races[0],
-        )  # fmt: skip
+        return gpureduce.replay(made, race=verdict.races.races[0])
     else:
         shown = replay(made, None, verdict.dtypes[0], None, None, "lockstep", None)
     return dataclasses.replace(shown, start=_first_wrong(shown))
@@ -82,8 +76,28 @@ def _numbers(made: Kernel, case: trials.Case) -> Array:
 
 
 def _first_wrong(shown: Replay) -> int:
-    """The step that the page opens at: of a wrong sum, the last store."""
-    if shown.fault or shown.is_right:
+    """The step that the page opens at.
+
+    That is the first step that adds an element twice, or else the last one with an element that is
+    then lost; where neither is known, the first value that is no such sum, or the last store.
+    """
+    stores = [i for i, step in enumerate(shown.steps) if step.kind in ("store", "atomic")]
+    if shown.fault or shown.is_right or not stores:
         return shown.start
-    stores = (i for i, step in enumerate(shown.steps) if step.kind in ("store", "atomic"))
-    return max(stores, default=0)
+    sums = shown.arrays[shown.steps[stores[-1]].array or 0]
+    words = replay_picture.held(shown, len(shown.steps) - 1)[1]
+    inside = range(sums.base, sums.base + sums.count * sums.element)
+    numbers = {part for (_, owner, byte), (_, part) in words.items()
+               if owner == -1 and byte in inside}  # fmt: skip
+    if None in numbers and shown.unknown is not None:
+        return shown.unknown
+    total = sum((shown.parts[one] for one in numbers if one is not None), NOTHING)
+    lost, at, twice = (1 << shown.n) - 1 & ~total.once, stores[-1], None
+    for i, step in reversed([*enumerate(shown.steps)]):
+        for one in (*step.parts, *step.result_parts):
+            part = NOTHING if one is None else shown.parts[one]
+            if part.once & lost:
+                at, lost = i, lost & ~part.once
+            if part.twice & total.twice:
+                twice = i
+    return at if twice is None else twice

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gpureduce.kernels.macros import expanded
@@ -135,6 +135,7 @@ HEAD = re.compile(
     rf"(?:__global__\s+{_BOUNDS}(?:static\s+|inline\s+){{0,3}}void|\bvoid\s+__global__)"
     rf"\s+{_BOUNDS}(\w+)\s*\("
 )
+_RETURNS = re.compile(r"\b__global__\s+([\w:<>*& ]{1,60}?[\s*&])(\w+)\s*\(")
 _TEMPLATE = re.compile(r"template\s*<([^<>]*)>\s*(?:static\s+)?$")
 _INTEGER = re.compile(
     r"(?:const )?(?:unsigned|int|size_t|unsigned int|long|long long|unsigned long|long int|"
@@ -313,6 +314,10 @@ def read(text: str, name: str | None = None, program: str = "") -> Signature:
     code = expanded(without_comments(text))
     kernels = heads(code)
     names = [head[1] for head in kernels]
+    if not kernels and (other := _RETURNS.search(code)):
+        line = line_at(code, other.start())
+        kind = other[1].strip()
+        raise KernelError(f"line {line}: {other[2]} returns {kind}; a kernel returns void")
     if not kernels:
         raise KernelError(f"there is no kernel in the text; a kernel begins as {FORMS}")
     if name is None and len(set(names)) > 1:
@@ -336,6 +341,12 @@ def read(text: str, name: str | None = None, program: str = "") -> Signature:
     own += "".join(f"\nconstexpr int {constant} = {value};" for constant, value in numbers)
     generic = {n for n, kind in zip(template_names, template, strict=True) if kind in ("In", "Acc")}
     given = [_parameter(" ".join(part.split())) for part in split(code[head.end() : end])]
+    for variable in re.findall(r"\b__constant__\s[^;={}]*?\b(\w+)\s*(?:\[[^;={}]*)?;", own):
+        if len(re.findall(rf"\b{variable}\b", own)) > 1:
+            raise KernelError(
+                f"{head[1]} uses the __constant__ variable {variable}, whose value the host sets: "
+                f"give it one in the text, or take #define {variable} in its place"
+            )
     brace = code.find("{", end)
     body = code[brace : closing(code, brace)] if brace >= 0 else ""
     parameters = _with_roles(head[1], given, body, generic, code)
@@ -414,13 +425,35 @@ def _helpers(code: str) -> tuple[Block, ...]:
     return tuple(one for one in functions(code) if "__global__" not in one.head)
 
 
-def _is_written(name: str, body: str) -> bool:
-    """Whether a text stores to what a pointer points to, by this name."""
+def _accesses(name: str) -> tuple[str, str]:
+    """Patterns of an element of this pointer, and of a store to one."""
     stores = r"(?:[-+*/|&^]|<<|>>)?=(?!=)|\+\+|--"
     element = rf"(?:\b{name}{_INDEX}|{TARGET}{name}\b|\*\s*\(\s*{name}\b[^()]*\))"
+    return element, rf"{element}\s*(?:{stores})|{ATOMIC}{name}\b|(?:\+\+|--)\s*{element}"
+
+
+def _is_written(name: str, body: str) -> bool:
+    """Whether a text stores to what a pointer points to, by this name."""
+    return bool(re.search(_accesses(name)[1], body))
+
+
+def _is_read(name: str, body: str) -> bool:
+    """Whether a text uses what a pointer points to, or what an atomic finds there."""
+    element, store = _accesses(name)
+    found = rf"[=(,<>]\s*{ATOMIC}{name}\b"
     return bool(
-        re.search(rf"{element}\s*(?:{stores})|{ATOMIC}{name}\b|(?:\+\+|--)\s*{element}", body)
+        re.search(found, body) or re.search(rf"(?<!&)(?<!& ){element}", re.sub(store, " ", body))
     )
+
+
+def _is_only_read(name: str, body: str) -> bool:
+    """Whether elements of a pointer that is not stored to are all that a text uses of it."""
+    return bool(_is_read(name, body)) and not re.search(rf"&\s*{name}\b|\b{name}\b(?!\s*\[)", body)
+
+
+def _has_any(test: Callable[[str, str], bool], name: str, body: str, code: str) -> bool:
+    """Whether a test holds for a pointer by any of its names."""
+    return any(test(*where) for where in _names_of(name, body, code))
 
 
 def _gets_the_sums(name: str, body: str) -> bool:
@@ -429,6 +462,12 @@ def _gets_the_sums(name: str, body: str) -> bool:
         re.search(rf"\b{name}\s*\[\s*(?:blockIdx\s*\.\s*x|0)\s*\]\s*[-+]?=(?!=)", body)
         or re.search(rf"{TARGET}{name}\s*[-+]?=(?!=)|{ATOMIC}{name}\b", body)
     )
+
+
+def _gets_the_total(name: str, body: str) -> bool:
+    """Whether all blocks store or add to one element."""
+    one = rf"\b{name}\s*\[\s*0\s*\]\s*[-+]?=(?!=)|{TARGET}{name}\s*[-+]?=(?!=)"
+    return bool(re.search(rf"{one}|{ATOMIC}{name}\b(?!\s*\[\s*[^0\s])", body))
 
 
 def _with_roles(
@@ -448,25 +487,28 @@ def _with_roles(
         roles[i] = "n"
     memory = [i for i, one in enumerate(given)
               if "*" in one.type or one.type.replace("const", "").strip() in generic]  # fmt: skip
-    written = [
-        i
-        for i in memory
-        if any(_is_written(*where) for where in _names_of(given[i].name, body, code))
-    ]
+    written = [i for i in memory if _has_any(_is_written, given[i].name, body, code)]
     constant = [i for i in memory if "*" not in given[i].type or re.search(
         r"\bconst\b", given[i].type.partition("*")[0])]  # fmt: skip
     unwritten = [i for i in memory if i not in written]
     sums = [i for i in written if _gets_the_sums(given[i].name, body)]
+    if len(sums) > 1:  # their total is not read, those of each block and a ticket are
+        total = [i for i in sums if not _has_any(_is_read, given[i].name, body, code)]
+        if len(total) > 1:
+            total = [i for i in total if _gets_the_total(given[i].name, body)]
+        sums = total if len(total) == 1 else sums
     elements = (constant or [i for i in unwritten if written] or
                 [i for i in memory if len(sums) == 1 and i not in sums] or memory)  # fmt: skip
     for i in elements[:1]:
         roles[i] = "in"
     others = [i for i in memory if i not in roles and i not in constant]
-    tickets = [i for i in others if _is_ticket(given[i], body)] if len(others) > 2 else []
+    drawn = _is_ticket if len(others) > 2 else _is_drawn
+    tickets = [i for i in others if drawn(given[i], body)] if len(others) > 1 else []
     if len(sums) == 1:  # before scratch memory
         others.sort(key=lambda i: i not in sums)
     others.sort(key=lambda i: i in tickets[-1:])
-    for i, role in zip(others, ("out", "work", "ticket"), strict=False):
+    rest = ("out", "ticket") if tickets and len(others) == 2 else ("out", "work", "ticket")
+    for i, role in zip(others, rest, strict=False):
         roles[i] = role
     missing = {"in": "the elements", "out": "the sums"}
     for role, what in missing.items():
@@ -475,6 +517,14 @@ def _with_roles(
                 f"{kernel} has no parameter for {what}; a kernel takes elements, sums and their "
                 f"number, as in {FORMS}"
             )
+    only_read = [
+        given[i].name for i in memory if i not in written and _is_only_read(given[i].name, body)
+    ]
+    if len(only_read) > 1:
+        raise NotASum(
+            f"{kernel} reads {' and '.join(only_read)}: gpureduce judges sums of one array, and no "
+            "dot products or other sums of several"
+        )
     for i, one in enumerate(given):
         if i not in roles:
             raise KernelError(
@@ -506,6 +556,12 @@ def _is_launch(name: str, role: str, body: str) -> bool:
 def _short(one: Parameter) -> str:
     text = f"{one.type} {one.name}".strip()
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _is_drawn(one: Parameter, body: str) -> bool:
+    """Whether it is a ticket or a lock by its use alone: the result of an atomic counts."""
+    use = rf"[=(,<>]\s*atomic(?:Inc|Add|Dec|CAS|Exch)\s*\(\s*&?\s*{one.name}\b"
+    return bool(re.search(r"\b(?:unsigned|int)\b", one.type) and re.search(use, body))
 
 
 def _is_ticket(one: Parameter, body: str) -> bool:

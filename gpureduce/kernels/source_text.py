@@ -192,6 +192,16 @@ def constants(code: str) -> dict[str, int]:
     return known
 
 
+def with_constant(text: str, value: int, now: int) -> str:
+    """The text with another number for constants of a value, as for ``const int N = 1 << 24``."""
+    edits = []
+    for match in _CONSTANT.finditer(without_comments(text)):
+        group = next(name for name in ("value", "text", "braced") if match[name])
+        if number(match[group].strip(), {}) == value:
+            edits.append((*match.span(group), f"{now}"))
+    return edited(text, edits)
+
+
 def aliases(code: str) -> dict[str, str]:
     """Other names of types, by ``typedef``, ``using`` and ``#define``."""
     pattern = (

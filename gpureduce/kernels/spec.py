@@ -22,31 +22,45 @@ RULE = re.compile(
 )
 _COUNTED = (*COUNTERS, "busiest_warp_requests")
 _MOST_POINTS = 1e6
-_SPEC_KEYS = ("title", "dtypes", "launch", "blocks", "sizes", "assume", "n", "require")
+_SPEC_KEYS = ("title", "kernel", "dtypes", "launch", "blocks", "sizes", "assume", "n", "hints",
+              "require")  # fmt: skip
 _MOST_COUNTED = 2**18  # of the elements that are counted
-_ROW_KEYS = ("rule", "points", "says")
+_ROW_KEYS = ("rule", "points", "says", "given")
+ASSUMING = "right assuming "
 FORMS = (
-    "right; no races; compiles; lines <= 40; forbid NAME; use NAME; or a counter, as in "
-    "shared_load_conflicts == 0, block_barriers <= 2 per block, "
+    "right; right assuming powers_of_two; no races; compiles; lines <= 40; forbid NAME; use NAME; "
+    "or a counter, as in shared_load_conflicts == 0, block_barriers <= 2 per block, "
     "global_load_sectors <= 1.01 times the least"
 )
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule of a spec; `given` if the start file meets it, too."""
+
+    rule: str
+    points: float = 1.0
+    says: str = ""
+    given: bool = False
 
 
 @dataclass(frozen=True)
 class Spec:
     """A checked spec.
 
-    `launch` are the options of `kernel` that it fixes, `assume` the condition under which a kernel
-    may be right, `n` the elements that are counted, and `rules` the rule, the points and the hint
-    of each row.
+    `kernel` is the name of the kernel in a submission, `dtypes` None for the kernel's own, `launch`
+    the options of `kernel` that it fixes, `assume` the condition under which a kernel may be right,
+    `n` the elements that are counted, and `hints` whether a verdict says what to change.
     """
 
     title: str
+    kernel: str
     dtypes: tuple[str, ...] | None
     launch: dict[str, str]
     assume: str
     n: int
-    rules: tuple[tuple[str, float, str], ...]
+    hints: bool
+    rules: tuple[Rule, ...]
 
 
 def given(spec: str | os.PathLike[str] | Mapping[str, Any]) -> Mapping[str, Any]:
@@ -68,38 +82,53 @@ def checked(spec: str | os.PathLike[str] | Mapping[str, Any]) -> Spec:
     for key in found:
         if key not in _SPEC_KEYS:
             raise ValueError(f"{where} has {key!r}; a spec has {', '.join(_SPEC_KEYS)}")
-    rules = []
-    for row in _listed(found.get("require", []), f"{where}: require"):
-        if not isinstance(row, Mapping):
-            raise ValueError(f"{where}: a rule has rule, points and says, and is not {shown(row)}")
-        unknown = [key for key in row if key not in _ROW_KEYS]
-        if unknown or "rule" not in row:
-            keys = ", ".join(map(str, row))
-            raise ValueError(f"{where} has a rule with {keys}; it has rule, points, says")
-        points = row.get("points", 1)
-        is_number = isinstance(points, (int, float)) and not isinstance(points, bool)
-        if not is_number or not 0 <= points <= _MOST_POINTS:
-            raise ValueError(
-                f"{where}: points are a number from 0 to {_MOST_POINTS:,.0f}, not {shown(points)}"
-            )
-        _check_rule(str(row["rule"]), where)
-        rules.append((str(row["rule"]), float(points), str(row.get("says", ""))))
+    rows = _listed(found.get("require", []), f"{where}: require")
+    rules = tuple(_rule_of(row, where) for row in rows)
     if not rules:
         raise ValueError(f"{where} has no rule: add [[require]] with rule = 'right' and points")
     try:
         n = whole("n", found.get("n", ladder.N), 1, _MOST_COUNTED)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{where}: {error}") from None
-    title = str(found.get("title", "Grade"))
-    return Spec(title, _dtypes_of(found, where), _launch_of(found, where),
-                _assume_of(found, where), n, tuple(rules))  # fmt: skip
+    name = str(found.get("kernel", ""))
+    if name and not name.isidentifier():
+        raise ValueError(f"{where}: kernel must be the name of a kernel, not {shown(name)}")
+    return Spec(
+        str(found.get("title", "Grade")), name, _dtypes_of(found, where),
+        _launch_of(found, where), _condition(found.get("assume", ""), f"{where}: assume"), n,
+        _switch(found, "hints", True, where), rules,
+    )  # fmt: skip
 
 
-def _assume_of(spec: Mapping[str, Any], where: str) -> str:
+def _rule_of(row: Any, where: str) -> Rule:
+    if not isinstance(row, Mapping):
+        raise ValueError(f"{where}: a rule has {', '.join(_ROW_KEYS)}, and is not {shown(row)}")
+    unknown = [key for key in row if key not in _ROW_KEYS]
+    if unknown or "rule" not in row:
+        keys = ", ".join(map(str, row))
+        raise ValueError(f"{where} has a rule with {keys}; it has {', '.join(_ROW_KEYS)}")
+    points = row.get("points", 1)
+    is_number = isinstance(points, (int, float)) and not isinstance(points, bool)
+    if not is_number or not 0 <= points <= _MOST_POINTS:
+        raise ValueError(
+            f"{where}: points are a number from 0 to {_MOST_POINTS:,.0f}, not {shown(points)}"
+        )
+    _check_rule(str(row["rule"]), where)
+    given = _switch(row, "given", False, where)
+    return Rule(str(row["rule"]), float(points), str(row.get("says", "")), given)
+
+
+def _switch(found: Mapping[str, Any], key: str, usual: bool, where: str) -> bool:
+    if not isinstance(value := found.get(key, usual), bool):
+        raise ValueError(f"{where}: {key} must be true or false, not {shown(value)}")
+    return value
+
+
+def _condition(words: object, where: str) -> str:
     try:
-        return str(conditions.parsed(spec.get("assume", "")))
+        return str(conditions.parsed(words))
     except ValueError as error:
-        raise ValueError(f"{where}: assume: {error}") from None
+        raise ValueError(f"{where}: {error}") from None
 
 
 def _launch_of(spec: Mapping[str, Any], where: str) -> dict[str, str]:
@@ -122,7 +151,7 @@ def _listed(values: Any, where: str) -> list[Any]:
 
 
 def _dtypes_of(spec: Mapping[str, Any], where: str) -> tuple[str, ...] | None:
-    if spec.get("dtypes") is None:
+    if spec.get("dtypes", "own") == "own":
         return None
     names = _listed(spec["dtypes"], f"{where}: dtypes")
     try:
@@ -143,6 +172,9 @@ def _check_rule(rule: str, where: str) -> None:
     found = RULE.fullmatch(rule)
     words = rule.split()
     if rule in ("right", "no races", "compiles"):
+        return
+    if rule.startswith(ASSUMING):
+        _condition(rule.removeprefix(ASSUMING), f"{where} has the rule {rule!r}")
         return
     if len(words) == 2 and words[0] in ("forbid", "use"):
         return

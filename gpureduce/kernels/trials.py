@@ -10,7 +10,7 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -129,6 +129,8 @@ class Subject:
     acc: int
     finish: int
     text: str  # of the kernel, for messages
+    # By the emulator that sees accesses whose values the kernel does not use.
+    traced: bool = field(default=False, kw_only=True)
 
     @property
     def _elements(self) -> np.dtype[Any]:
@@ -155,7 +157,7 @@ class Subject:
         ticket are as the sum before has left them.
         """
         lockstep = case.order.startswith("lockstep")
-        module = _emulator_traced if traced or lockstep else _emulator
+        module = _emulator_traced if traced or self.traced or lockstep else _emulator
         if fresh:  # memory of exactly this size, and nothing left of the case before
             module.free_scratch()
         return self._number(module.sum(array, self._launch(case))[0])
@@ -456,6 +458,10 @@ def smallest(
     if where.condition.blocks and any(usual.allows_block(f.case.block) for f in failures):
         where = dataclasses.replace(where, condition=usual)  # other blocks have faults of their own
         failures = [failure for failure in failures if usual.allows_block(failure.case.block)]
+    named = [block for block in where.named if block < BLOCKS[-1]]  # which fit all arrays
+    if there := [failure for failure in failures if failure.case.block in named]:
+        only, failures = dataclasses.replace(where.condition, only=tuple(named)), there
+        where = dataclasses.replace(where, condition=only)
     faults = [failure for failure in failures if failure.fault]
     wrong_sums = [failure for failure in failures if not failure.fault]
     found = _shrunk(subject, wrong_sums or faults, tell, where)

@@ -65,6 +65,8 @@ class Verdict:
         What is no fault, but worth a look: reads of shared memory that nobody has written.
     printed
         What the kernel printed, up to a limit; `printed_bytes` counts all of it.
+    advises
+        Whether it says what would mend the kernel.
     compile_s, seconds
         The time of the compiler, and of the whole check.
 
@@ -101,6 +103,7 @@ class Verdict:
     other: str = ""
     obsolete: str = ""
     remarks: tuple[str, ...] = ()
+    advises: bool = True
     code: str = field(default="", repr=False)
 
     @property
@@ -108,7 +111,9 @@ class Verdict:
         """Whether all sums came out right, where the kernel is to be right."""
         if self.condition is not None:
             return self.assumed.within(self.domain.condition).implies(self.condition)
-        return not self.failures and not (self.races is not None and self.races.wrong)
+        races = self.races
+        fails = races is not None and bool(races.wrong or races.faults)
+        return not self.failures and not fails
 
     def __bool__(self) -> bool:
         races = self.races if self.condition is None else None
@@ -149,13 +154,12 @@ class Verdict:
         return f"{self.name}: {then}{said}{self._cause()}"
 
     def _cause(self) -> str:
-        """The line of a race that no barrier mends, or of a split barrier, and what mends it."""
-        for race in self.races.races if self.races else ():
+        """The line of a race or of a split barrier, and what mends it."""
+        for race in self.races.races if self.races and self.advises else ():
             if race.missing in (ATOMIC, ONE_WRITER):
                 return f": line {race.sides[1].place.line}: {race.remedy}"
-        barriers = self.races.barriers if self.races else ()
-        said = [advice.of_barrier(self.code, barrier) for barrier in barriers]
-        return next((f": {one}" for one in said if one), "")
+        said = self._advice()
+        return f": {said[0][0].lower()}{said[0][1:-1]}" if said else ""
 
     def sums(self) -> str:
         """Part 1: right or wrong."""
@@ -163,6 +167,8 @@ class Verdict:
             said = condition_text.sentences(
                 self.condition, self.reasons, self.excluded, self.code, self.domain
             )
+            if not self.advises:
+                said = [f"Right {self.condition.sentence(self.domain, self.takes_n)} alone."]
             option = f"gpureduce check --assume '{self.condition}' accepts it."
             return "\n".join(map(_wrapped, [*said, *self._fixed(), option, *self._remarks()]))
         if not self.failures:
@@ -182,10 +188,14 @@ class Verdict:
                 lines.append(f"  the sum is {failure.got}, not {failure.expected}{kind}")
             if why := failure.elements or failure.narrow or self._hang(failure):
                 lines.append(_wrapped(why, "  "))
+            tree = condition_text.odd_steps(failure, self.code, self.domain.per_thread)
+            if tree and self.advises:
+                lines.append(_wrapped(f"{tree}.", "  "))
         return "\n".join(lines)
 
     def _hang(self, failure: Failure) -> str:
-        return advice.of_hang(self.code) if "took more than" in failure.fault else ""
+        is_long = self.advises and "took more than" in failure.fault
+        return advice.of_hang(self.code) if is_long else ""
 
     def _all_right(self) -> str:
         said = [f"All {self.tried} sums came out right ({', '.join(self.dtypes)})."]
@@ -214,6 +224,8 @@ class Verdict:
         """Part 2: races and barriers; those that the condition allows only if `every` is true."""
         if self.condition is not None and not every:
             return ""
+        if self.races is not None and not self.advises:
+            return self.races.places()
         if self.races is not None:
             return "\n\n".join([str(self.races), *map(_wrapped, self._advice())])
         if not self.looked and self.right:
@@ -225,7 +237,7 @@ class Verdict:
 
     def _advice(self) -> list[str]:
         """What mends the barriers and races that were found, each once."""
-        if self.races is None:
+        if self.races is None or not self.advises:
             return []
         said = [advice.of_barrier(self.code, barrier) for barrier in self.races.barriers]
         said += [advice.of_race(self.code, race) for race in self.races.races]
@@ -235,7 +247,7 @@ class Verdict:
         """Part 3: the counts beside the nearest rung's, and the place on the ladder."""
         compared = self.comparison
         if compared is None:
-            why = f": {self.not_counted}" if self.not_counted else ""
+            why = f": {self.not_counted.splitlines()[0]}" if self.not_counted else ""
             return _wrapped(f"Not counted{why or ', since the kernel did not get that far.'}")
         lines = [_wrapped(compared.sentence)]
         nearest, own = compared.nearest, compared.own
@@ -311,8 +323,9 @@ class Verdict:
     def _shown(self) -> Iterator[tuple[str, str]]:
         """The parts as HTML."""
         for title, text in self.parts():
-            if title == "Races and barriers" and self.races is not None:
-                yield title, verdict_html.picture_of_races(self.races)
+            if title == "Races and barriers" and self.races is not None and self.advises:
+                advised = "\n".join(self._advice())
+                yield title, verdict_html.picture_of_races(self.races) + verdict_html.text(advised)
             elif title == "Counts" and self.comparison is not None:
                 picture = verdict_html.picture_of_costs(self.comparison, self.name)
                 yield title, picture + verdict_html.text(text)

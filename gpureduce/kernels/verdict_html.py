@@ -34,7 +34,8 @@ _LEFT, _WIDTH, _BAR = 170.0, 440.0, 11.0
 def costs_picture(compared: Comparison, name: str) -> Picture:
     """What times follow, as pairs of bars: the nearest rung's, and the kernel's."""
     page = Page()
-    page.heading("What its time follows", f"passes for 65,536 elements: {compared.nearest.name}, "
+    page.heading("Passes, beside the nearest rung",
+                 f"passes for 65,536 elements: {compared.nearest.name}, "
                  f"and {name} below it")  # fmt: skip
     page.y += 8
     rows = [
@@ -52,7 +53,7 @@ def costs_picture(compared: Comparison, name: str) -> Picture:
     return page.done()
 
 
-def _themed(text: str) -> str:
+def themed(text: str) -> str:
     """Pictures whose colours a page's style may set."""
     for colour, name in _COLOURS.items():
         text = text.replace(f'fill="{colour}"', f'fill="var(--{name},{colour})"')
@@ -66,12 +67,12 @@ def text(words: str) -> str:
 
 def picture_of_races(races: FoundRaces) -> str:
     """The first race as a picture, and all of them as text."""
-    return _themed(race_picture.html(races))
+    return themed(race_picture.html(races))
 
 
 def picture_of_costs(compared: Comparison, name: str) -> str:
     """The costs as a picture."""
-    return _themed(costs_picture(compared, name).svg())
+    return themed(costs_picture(compared, name).svg())
 
 
 def fragment(

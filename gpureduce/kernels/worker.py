@@ -29,7 +29,7 @@ from gpureduce.core import registry, sources
 from gpureduce.core.checks import finite, whole
 from gpureduce.core.results import SumResult
 from gpureduce.errors import CudaError
-from gpureduce.kernels import faults
+from gpureduce.kernels import faults, variables
 from gpureduce.kernels.emulated_text import for_the_emulator
 from gpureduce.kernels.programs import modern
 from gpureduce.kernels.sockets import ready
@@ -114,6 +114,7 @@ class Loaded:
         if index != _emulator_traced.add_kernel(self.name, self.traits, self.traced):
             raise RuntimeError("the two builds of the emulator number their strategies differently")
         sources.add(self.file, self.text)
+        variables.loaded += [*self.plain, *self.traced]
         return registry.added(self.name, self.dtypes, self.finishes, index, self.traits, self.pair)
 
 

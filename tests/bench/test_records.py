@@ -16,7 +16,7 @@ DATA = ROOT / "notebooks" / "data"
 RECORDS = sorted(path for path in DATA.glob("*.json") if path.name != "lectures.json")
 
 
-SUITES = {"axis", "bench", "devices", "exact", "lecture", "segments"}
+SUITES = {"additions", "axis", "bench", "devices", "exact", "lecture", "segments"}
 
 
 @pytest.mark.parametrize("path", RECORDS, ids=lambda p: p.name)
@@ -88,6 +88,7 @@ def test_explaining_is_quick():
 # The folders of csrc that the figures of a record depend on, by the start of the record's name.
 KERNELS = {"kernels", "exact", "engine", "cuda"}
 DEPENDS = {
+    "additions_": set(),  # gpureduce/include alone
     "axis_": KERNELS,
     "segments_": KERNELS,
     "bench_cpu": {"cpu", "exact", "threads"},

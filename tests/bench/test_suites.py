@@ -54,7 +54,7 @@ def three_devices(monkeypatch):
           "hard": {"exact", matrices.USUAL}, "calls": {"fast", "exact", "NumPy"}},
          ["row_thread  ", "times as long", "1 x 4096 "]),
         ("axis", "cpu", ["--axis", *CPU, "--sizes", "512", "--dtypes", "float32", "int8"],
-         {part: {"cpu", "exact", "NumPy"} for part in ("shapes", "middle")}
+         {part: {"cpu", "exact", "NumPy"} for part in ("shapes", "middle", "patterns")}
          | {"hard": {"exact", matrices.USUAL}}, ["GB/s along the middle axis"]),
         ("segments", "cpu", ["--segments", *CPU, "--sizes", "7000"],
          {"segments": SEGMENTS | {"numpy.bincount"}},

@@ -75,6 +75,28 @@ def test_sums_by_segment(command, tmp_path):
     assert command("segments", *files, "--output", "")[0] == 2
 
 
+def test_stats(command, tmp_path):
+    file = tmp_path / "a.npy"
+    np.save(file, np.array([[1.0, np.nan, 3e200], [4, 5, 6]]))
+    found = json.loads(command("stats", file, "--json")[1])
+    assert [found[key] for key in ("n", "nan", "min", "max", "sum")] == [5, 1, 1.0, 3e200, 3e200]
+    assert found["std"] == 1.2e200 and found["norm"] == 3e200
+    found = json.loads(command("stats", file, "--axis", "0", "--ddof", "1", "--json")[1])
+    assert found["n"] == [2, 1, 2] and found["mean"][:2] == [2.5, 5.0] and found["std"][1] == "nan"
+    assert "at  n  nan  min" in command("stats", file, "--axis", "0")[1]
+    np.save(file, np.ones((30, 2)) * 1j)
+    shown = command("stats", file, "--axis", "1")[1]
+    assert "and 10 more: --json shows all" in shown and "min" not in shown
+    np.save(file, np.empty((0, 3), np.float32))
+    assert json.loads(command("stats", file, "--axis", "0", "--json")[1])["min"] == "nan"
+    for wrong, text in (
+        (["--axis", "2"], "axis 2 is out of bounds"),
+        (["--ddof", "nan"], "finite"),
+    ):
+        status, _, err = command("stats", file, *wrong)
+        assert status == 2 and text in err
+
+
 def test_sum(command, file):
     status, out, _ = command("sum", file, "--strategy", "reduce2", "cpu")
     assert status == 0 and out.count(str(TOTAL)) == 2 and "GB/s" in out

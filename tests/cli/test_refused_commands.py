@@ -18,7 +18,7 @@ USAGES = {
 REFUSED = {
     "smu a.npy": "there is no command 'smu': did you mean sum?",
     "sums": "there is no command 'sums': did you mean sum?",
-    "xyzzy": "there is no command 'xyzzy'; there are sum, segments, tour, ",
+    "xyzzy": "there is no command 'xyzzy'; there are sum, segments, stats, tour, ",
     "--jsn": "gpureduce has no option '--jsn'",
     "sum": "FILE.npy is missing; write it before options that take several words",
     "segments": "VALUES.npy, IDS.npy are missing",
@@ -72,6 +72,9 @@ def test_a_file_has_no_usage_and_is_named_in_words(command, tmp_path):
         assert command("sum", path) == (2, "", f"gpureduce: {said}\n")
     (tmp_path / "t.cu").write_bytes(b"\xff")
     said = f"gpureduce: {tmp_path / 't.cu'}: it is no text in UTF-8: byte 0\n"
+    assert command("check", tmp_path / "t.cu") == (2, "", said)
+    (tmp_path / "t.cu").write_text("__global__ int f(int *a) {}")
+    said = "gpureduce: line 1: f returns int; a kernel returns void\n"
     assert command("check", tmp_path / "t.cu") == (2, "", said)
 
 

@@ -46,12 +46,6 @@ def test_layouts(add, dtype):
         check(add(view), view)
 
 
-@pytest.mark.parametrize("dtype", [d for d in DTYPES if d not in ("bool", "bfloat16")])
-def test_byte_swapped(add, dtype):
-    array = array_of(dtype, 301)
-    check(add(array.astype(array.dtype.newbyteorder(">"))), array)
-
-
 def test_memory_mapped(add, tmp_path):
     array = array_of("float64", 10_001)
     np.save(tmp_path / "a.npy", array)

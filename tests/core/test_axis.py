@@ -16,11 +16,9 @@ from hypothesis import strategies as st
 import gpureduce
 from axis_cases import laid_out, random_array, random_axis
 from cases import same_bits
-from exact_cases import FORMATS, GENERATORS
+from exact_cases import FLOATS, FORMATS, GENERATORS
+from segment_calls import COMPLEX, INTEGERS, assert_same
 
-INTEGERS = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
-FLOATS = ["float16", "bfloat16", "float32", "float64"]
-COMPLEX = ["complex64", "complex128"]
 ALL = INTEGERS + FLOATS + COMPLEX
 EXAMPLES = int(os.environ.get("GPUREDUCE_AXIS_EXAMPLES", "60"))
 
@@ -47,13 +45,6 @@ def row_by_row(array, axis, mask, keepdims, strategy, **keywords):
     if keepdims:
         found = found.reshape([1 if i in axes else n for i, n in enumerate(array.shape)])
     return found
-
-
-def assert_same(found, expected):
-    assert isinstance(found, np.ndarray) or expected.ndim == 0
-    assert np.shape(found) == expected.shape and np.asarray(found).dtype == expected.dtype
-    found = np.ascontiguousarray(found).view(np.uint8).reshape(-1)
-    assert np.array_equal(found, np.ascontiguousarray(expected).view(np.uint8).reshape(-1))
 
 
 seeds = st.integers(0, 2**32 - 1)
@@ -86,12 +77,14 @@ def test_exact_equals_exact_sums_of_rows(seed, shape, dtype):
     axis, keepdims = random_axis(rng, array.ndim), bool(rng.random() < 0.3)
     mask = rng.random(shape) < 0.5 if rng.random() < 0.3 else None
     wanted = rng.choice([None, *(COMPLEX if dtype in COMPLEX else ["float32", "float64"])])
-    expected = row_by_row(array, axis, mask, keepdims, "exact", dtype=wanted)
+    whole = int(rng.integers(-9, 9)) if rng.random() < 0.3 else 0
+    how = {"dtype": wanted, "initial": whole * (1 - 2j) if dtype in COMPLEX else whole}
+    expected = row_by_row(array, axis, mask, keepdims, "exact", **how)
     if axis is None and not keepdims and mask is None:
-        expected = gpureduce.sum(array, "exact", wanted).value
+        expected = gpureduce.sum(array, "exact", **how).value
     found = gpureduce.sum(
-        array, rng.choice(["exact", "auto"]), wanted, timing=False, axis=axis, keepdims=keepdims,
-        where=True if mask is None else mask,
+        array, rng.choice(["exact", "auto"]), timing=False, axis=axis, keepdims=keepdims,
+        where=True if mask is None else mask, **how,
     ).value  # fmt: skip
     assert_same(found, np.asarray(expected))
 
@@ -191,18 +184,6 @@ def test_partial_sums_that_overflow():
     tall = np.tile(np.array([[big], [-big]] * 40), (1, 70))
     tall[:40], tall[40:] = big, -big
     assert np.all(gpureduce.sum(tall, "cpu", axis=0).value == 0)
-
-
-@pytest.mark.parametrize("strategy", ["exact", "cpu", "numpy", "auto"])
-def test_initial_is_added_once(strategy):
-    for shape, axis in (((0, 3), 0), ((4, 0), 1), ((3, 40), 1), ((40, 3), 0), ((3,), None)):
-        for dtype in (np.float32, np.float64, np.int32, np.complex64, np.float16):
-            array = np.ones(shape, dtype)
-            found = gpureduce.sum(array, strategy, axis=axis, initial=5, keepdims=True).value
-            expected = np.sum(array, axis=axis, initial=5, keepdims=True)
-            assert found.dtype == expected.dtype and np.array_equal(found, expected)
-    complex_ = gpureduce.sum(np.ones((2, 3), complex), strategy, axis=0, initial=1 + 2j).value
-    assert np.array_equal(complex_, [3 + 2j] * 3)
 
 
 def test_an_exact_sum_and_its_initial_number_are_rounded_once():
@@ -414,10 +395,7 @@ A = np.ones((3, 4))
         (TypeError, "axis must be a whole number", {"axis": [0]}),
         (TypeError, "array of booleans, not of int64", {"axis": 0, "where": [1, 0, 1, 0]}),
         (ValueError, "does not broadcast", {"axis": 0, "where": np.ones(5, bool)}),
-        (TypeError, "initial must be a real number", {"axis": 0, "initial": "1"}),
-        (TypeError, "initial must be a real number", {"axis": 0, "initial": 1j}),
-        (ValueError, "must be finite in float64", {"axis": 0, "initial": 10**400}),
-        (TypeError, "initial must be a whole number", {"axis": 0, "dtype": "complex64", "out": A}),
+        (TypeError, "dtype of the sum, complex64", {"axis": 0, "dtype": "complex64", "out": A}),
         (TypeError, r"out must be a NumPy array of shape \(4,\)", {"axis": 0, "out": [0] * 4}),
         (TypeError, "dtype of the sum, float64", {"axis": 0, "out": np.ones(4, np.float32)}),
         (TypeError, "dtype of the sum, float64", {"axis": 0, "out": np.ones(4, ">f8")}),
@@ -429,17 +407,10 @@ A = np.ones((3, 4))
         (ValueError, "leave result out", {"result": "device"}),
         (ValueError, "stream is for arrays on a GPU", {"axis": 0, "stream": 1}),
         (ValueError, "chooses its own launch", {"axis": 0, "strategy": "cpu", "block": 32}),
-        (
-            ValueError,
-            "device must be None, 'cpu', 'cuda', .*not 'gpu'",
-            {"axis": 0, "device": "gpu"},
-        ),
         (ValueError, "there is no", {"axis": 0, "strategy": "exaxt"}),
     ],
 )
 def test_errors(error, match, keywords):
-    if "dtype" in keywords:
-        error, match = TypeError, "dtype of the sum, complex64"
     with pytest.raises(error, match=match):
         gpureduce.sum(A, **keywords)
     assert gpureduce.sum(A, axis=0).value.tolist() == [3, 3, 3, 3]
@@ -462,8 +433,6 @@ def test_differences_from_numpy():
 
 def test_errors_of_integers_and_gpu_arrays():
     ones = np.ones((2, 2), np.int8)
-    with pytest.raises(TypeError, match="initial must be a whole number for a sum in int64"):
-        gpureduce.sum(ones, axis=0, initial=1.5)
     with pytest.raises(ValueError, match="initial must be from -128 to 127"):
         gpureduce.sum(ones, axis=0, dtype="int8", initial=128)
     with pytest.raises(TypeError, match="cannot be summed"):

@@ -75,6 +75,23 @@ def test_python_is_asked_once_for_each_description(asked, strategy, timing):
     assert whole[0].value.to_numpy() == whole[1].value.to_numpy() == first.sum()
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int8])
+@pytest.mark.parametrize("strategy", ["auto", "exact", "fast"])
+def test_each_choice_of_axes_and_dtype_has_a_plan(asked, strategy, dtype):
+    array = numbers(20, 30, dtype=dtype)
+    wide = "int16" if dtype is np.int8 else "float64"
+    for view in (array, array.T, array[::2]):
+        for how in ({"axis": 0}, {"axis": -1}, {"axis": 1, "keepdims": True},
+                    {"axis": 1, "dtype": wide}):  # fmt: skip
+            found = gpureduce.sum(Shown(view), strategy, **how)
+            want = view.sum(**how)
+            assert found.value.dtype == want.dtype and found.timing.dtype == array.dtype.name
+            np.testing.assert_array_equal(found.value.to_numpy(), want)
+    for axis in (2, -3):
+        with pytest.raises(np.exceptions.AxisError):
+            gpureduce.sum(Shown(array), strategy, axis=axis)
+
+
 def test_each_out_is_checked(asked):
     array, later = Shown(numbers(5, 40)), Shown(numbers(5, 40) + 1)
     good, own = Shown(np.zeros(5, np.float32)), Other(np.zeros(5, np.float32))

@@ -11,6 +11,7 @@ import pytest
 
 import gpureduce
 from exact_cases import FLOATS, FORMATS, GENERATORS, expected_rows
+from segment_calls import INDEXES, assert_same
 
 F64 = FORMATS["float64"]
 SIZES = (3, 8, 9, 17, 64, 129, 300, 2047, 2048, 5000)
@@ -115,13 +116,7 @@ def test_broken_ties_of_rows_in_bins():
 # --- columns of few elements: added up and stored strip by strip, in one pass over memory --------
 
 COUNTS = (*range(1, 18), 20, 31, 40)
-INTEGERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
 COLUMNS = 331  # strips of 128, and a group that overlaps the one before
-
-
-def assert_same(found, expected):
-    assert found.dtype == expected.dtype
-    assert np.array_equal(found.view(np.uint8), np.ascontiguousarray(expected).view(np.uint8))
 
 
 def in_order(columns):
@@ -158,7 +153,7 @@ def test_columns_of_few_rows_are_added_in_the_documented_order(dtype):
             assert_same(gpureduce.sum(columns, "cpu", axis=0).value, expected)
 
 
-@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize("dtype", INDEXES)
 def test_columns_of_few_integers(dtype):
     """Rows of every width near a strip or a vector."""
     rng, info = np.random.default_rng(5), np.iinfo(dtype)

@@ -17,7 +17,8 @@ import gpureduce
 from axis_cases import laid_out, random_array, random_axis
 from gpureduce import Accumulator, _host
 from gpureduce.core import device_results, dtypes
-from producers import ByDLPack, ByInterface
+from producers import ByInterface, on_device
+from segment_calls import in_order
 
 FLOATS = ["float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
 INTEGERS = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32"]
@@ -37,12 +38,7 @@ class Emulated:
     """Arrays that say that they lie on the emulated card."""
 
     device = "emulator"
-
-    @staticmethod
-    def put(array):
-        if array.dtype.name == "bfloat16":
-            return ByDLPack(array)
-        return ByInterface(array, data=(array.ctypes.data, False))
+    put = staticmethod(on_device)
 
     @staticmethod
     def get(found):
@@ -105,16 +101,11 @@ def by_segment(card, values, ids=None, *, offsets=None, count=None):
     return card.get(gpureduce.segment_digits(card.put(values), **numbers, device=card.device))
 
 
-def by_offsets(values, ids, count):
-    order = np.argsort(ids, kind="stable")
-    return values[order], np.searchsorted(ids[order], np.arange(count + 1))
-
-
 def check_segments(card, values, ids, count):
     want = gpureduce.segment_digits(values, ids, num_segments=count)
     found = by_segment(card, values, ids, count=count)
     assert found.dtype == np.int64 and np.array_equal(found, want)
-    ordered, offsets = by_offsets(values, ids, count)
+    ordered, offsets = in_order(values, ids, count)
     assert np.array_equal(by_segment(card, ordered, offsets=offsets), want)
 
 
@@ -149,7 +140,7 @@ def test_digits_by_segment_are_those_of_accumulators(dtype, shape):
     words = gpureduce.segment_digits(values, ids, num_segments=count)
     assert words.dtype == np.int64
     assert np.array_equal(words, by_accumulators(values, ids, count))
-    ordered, offsets = by_offsets(values, ids, count)
+    ordered, offsets = in_order(values, ids, count)
     assert np.array_equal(gpureduce.segment_digits(ordered, offsets=offsets), words)
     swapped = values.astype(values.dtype.newbyteorder())[::-1]
     assert np.array_equal(gpureduce.segment_digits(swapped, ids[::-1], num_segments=count), words)
@@ -349,18 +340,18 @@ def test_nothing_to_add(card):
         assert np.array_equal(found, gpureduce.digits(np.ones(shape), axis))
 
 
-@on_cards
+@anywhere
 def test_errors(card):
     ones, ids = np.ones(3), np.array([0, 1, 2])
     with pytest.raises(ValueError, match=r"segment_ids\[2\] is 2"):
         by_segment(card, ones, ids, count=2)
     with pytest.raises(ValueError, match=r"offsets\[1\] is 3 and offsets\[2\] is 2"):
         by_segment(card, ones, offsets=np.array([0, 3, 2, 3]))
-    with pytest.raises(ValueError, match=r"rows, 3, but offsets\[1\] is 2"):
+    with pytest.raises(ValueError, match=r"rows, 3, (but offsets\[1\] is 2|not from 0 to 2)"):
         by_segment(card, ones, offsets=np.array([0, 2]))
     with pytest.raises(TypeError, match="takes num_segments with segment_ids"):
         by_segment(card, ones, ids)
-    for dtype in (np.int64, np.uint64):
+    for dtype in (np.int64, np.uint64) if card is not Host else ():
         with pytest.raises(TypeError, match="64-bit integers exactly"):
             by_segment(card, np.ones(3, dtype), ids, count=3)
         with pytest.raises(TypeError, match="64-bit integers exactly"):
@@ -409,11 +400,8 @@ def test_no_order_of_threads_shows(order):
 @pytest.mark.parametrize(
     ("call", "kind", "text"),
     [
-        (lambda f: f([1.0], [0]), TypeError, "takes num_segments with segment_ids"),
         (lambda f: f([1.0]), TypeError, "either segment_ids or offsets, not neither"),
-        (lambda f: f([1.0, 2], [0, 2], num_segments=2), ValueError, r"segment_ids\[1\] is 2"),
         (lambda f: f([1.0, 2], [0], num_segments=2), ValueError, "1 segment_ids for 2 rows"),
-        (lambda f: f([1.0, 2], offsets=[0, 1]), ValueError, "offsets"),
         (lambda f: f([1.0], [0], num_segments=-1), ValueError, "num_segments"),
         (lambda f: f([1.0], [0], num_segments=2**60), MemoryError, "num_segments="),
         (lambda f: f(np.ones((1, 1, 1)), [0], num_segments=1), ValueError, "1 or 2 dimensions"),

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gpureduce
-from cases import KERNELS, array_of, needed_dtype, run_python, same_bits
+from cases import KERNELS, array_of, needed_dtype, numpy_dtype, run_python, same_bits
 from gpureduce.core import devices, gpu_arrays
 from producers import ByDLPack, ByExchange, ByInterface
 
@@ -107,19 +107,22 @@ def test_other_threads_read_them():
     assert all(0 < made.kernel_ms <= made.total_ms for made in results)
 
 
-@pytest.mark.parametrize("strategy", [*KERNELS, "fast", "auto"])
+@pytest.mark.parametrize("strategy", [*KERNELS, "fast", "auto", "exact"])
 def test_the_launch_and_the_value_are_those_of_the_long_way(strategy):
     """By name, and with everything said that is the default."""
-    for dtype, wide in (("int32", "int64"), ("float32", "float32")):
+    for dtype in ("int32", "int64", "float16", "bfloat16", "float32"):
         if needed_dtype(strategy, dtype):
             continue
-        array = ByDLPack(np.arange(3001, dtype=dtype))  # exact in any order
+        wide = "int64" if dtype == "int32" else dtype
+        array = ByDLPack((np.arange(3001) % 64).astype(numpy_dtype(dtype)))  # exact in any order
         value, short = gpureduce.sum(array, strategy)
         long = gpureduce.sum(array, strategy, dtype=wide, device="emulator")
         same = dict.fromkeys(("kernel_ms", "d2h_ms", "total_ms"), 0.0)
         assert dataclasses.replace(short, **same) == dataclasses.replace(long.timing, **same)
         assert same_bits(value, long.value)
-        assert tuple(gpureduce.sum(array, strategy, timing=False)) == (value, None)
+        quick = gpureduce.sum(array, strategy, timing=False)
+        assert type(quick) is gpureduce.SumResult and quick.timing is None
+        assert same_bits(quick.value, value)
         assert short.kernel_ms > 0 and short.d2h_ms >= 0
 
 

@@ -119,14 +119,17 @@ def test_the_docstring_tells_the_limits_of_exact():
         np.array(["a"]),
         np.array([datetime.datetime(2026, 1, 1)], "M8[s]"),
         np.zeros(3, [("a", int)]),
-        np.zeros(3, np.longdouble),
+        *(np.zeros(3, dtype) for dtype in (np.longdouble, np.clongdouble, "O", "S4", "V2")),
     ],
     ids=lambda a: str(a.dtype),
 )
 @pytest.mark.parametrize("strategy", ["auto", "sequential", "cpu"])
 def test_dtypes_without_a_sum(strategy, array):
-    with pytest.raises(TypeError, match=r"cannot be summed; there are bool, int8.*complex128"):
-        gpureduce.sum(array, strategy)
+    assert _host.sum_array(array, False, None) is None
+    words = r"cannot be summed; there are bool, int8.*complex128|dtype object holds Python's numb"
+    for timing in (True, False):
+        with pytest.raises(TypeError, match=words):
+            gpureduce.sum(array, strategy, timing=timing)
 
 
 def test_a_sum_does_not_import_masked_arrays():
@@ -177,6 +180,8 @@ def test_unknown_device(device):
         lambda: gpureduce.sum(A, "sequential", device=device),
         lambda: gpureduce.sum(A, device=device),
         lambda: gpureduce.sum([1, 2], device=device, timing=False),
+        lambda: gpureduce.sum(A, axis=0, device=device),
+        lambda: gpureduce.segment_sum([1.0], [0], device=device),
         lambda: gpureduce.integrate("pi", device=device),
         lambda: gpureduce.Accumulator().add([1.0], device=device),
         lambda: gpureduce.Accumulator().add(A, device=device),
@@ -341,13 +346,6 @@ def test_out_of_memory_on_the_card():
 def test_timing_is_any_truth_value():
     assert gpureduce.sum(np.ones(3), timing=[1]).timing is not None
     assert gpureduce.sum(np.ones(3), timing=[]).timing is None
-
-
-@pytest.mark.parametrize("strategy", ["cpu", "fast", "cascade", "exact", "numpy"])
-def test_bfloat16_adds_up_to_float16(strategy):
-    array = np.ones(6, numpy_dtype("bfloat16"))
-    result = gpureduce.sum(array, strategy, dtype="float16")
-    assert result.value == 6 and result.value.dtype == np.float16
 
 
 ONES = np.ones(8, np.float32)

@@ -208,7 +208,7 @@ def test_what_float64_bins_keep_comes_to_more_than_64_bits(block, device):
 
 def races_of(array, monkeypatch, **shape):
     """gpureduce.races, of these elements."""
-    monkeypatch.setattr(races, "_numbers", lambda n, dtype: array)
+    monkeypatch.setattr(races, "numbers", lambda n, dtype: array)
     orders = ("forward", "reverse", "lockstep", "random 1")
     return gpureduce.races("exact", n=array.size, dtype=array.dtype, schedules=orders, **shape)
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import gpureduce
+from gpureduce import exact
 
 pytestmark = pytest.mark.skipif(
     platform.machine() != "x86_64" or platform.libc_ver()[0] != "glibc",
@@ -42,6 +43,23 @@ def test_the_settings_take_effect():
     with arithmetic(UP):
         up = 1 / third
     assert tiny + tiny > 0 and 1 / third < up
+
+
+@pytest.mark.parametrize("settings", [FLUSHED, DOWN, UP])
+def test_means_variances_and_products(settings):
+    rng = np.random.default_rng(2)
+    functions = exact.mean, exact.var, exact.std, exact.norm, exact.vecdot
+    for x in (rng.standard_normal((300, 33)), rng.standard_normal((9, 5)) * 1e-170,
+              np.array([[1e200, 1.0, 1e-200]])):  # fmt: skip
+        for dtype in ("float16", "float32", "float64"):
+            with np.errstate(all="ignore"):
+                elements = x.astype(dtype)
+            for function in functions:
+                arguments = (elements, elements)[: 1 + (function is exact.vecdot)]
+                want = function(*arguments, axis=1).tobytes()
+                with arithmetic(settings):
+                    found = function(*arguments, axis=1).tobytes()
+                assert found == want
 
 
 def numbers(dtype, kind):

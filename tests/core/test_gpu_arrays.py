@@ -38,8 +38,10 @@ def add(array, strategy="fast", **more):
     return gpureduce.sum(array, strategy, device="emulator", **more)
 
 
-@pytest.mark.parametrize("dtype", [d for d in DTYPES if d != "bfloat16"])
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_dtypes_and_sizes(producer, dtype):
+    if dtype == "bfloat16" and producer in (ByInterface, like_cupy):
+        pytest.skip("they have no bfloat16")
     for n in (0, 1, 7, 255, 1000, 20_001):
         array = array_of(dtype, n)
         result = add(producer(array))
@@ -48,12 +50,6 @@ def test_dtypes_and_sizes(producer, dtype):
         quick = add(producer(array), timing=False)
         assert quick.timing is None and quick.value == result.value
         assert quick.value.dtype == result.value.dtype
-
-
-def test_bfloat16():
-    array = array_of("bfloat16", 5001)
-    check(add(ByDLPack(array)), array)
-    assert add(ByDLPack(array), timing=False).value == add(ByDLPack(array)).value
 
 
 @pytest.mark.parametrize("strategy", KERNELS)
@@ -111,16 +107,6 @@ def test_the_producer_gets_our_stream():
 @pytest.fixture
 def emulator_for_a_card(monkeypatch):
     monkeypatch.setattr(gpu_arrays, "_module", devices.emulator)
-
-
-@pytest.mark.parametrize("strategy", ["fast", "auto", "exact", "reduce7", "one_block"])
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int64"])
-def test_timed_and_untimed_sums_are_equal(emulator_for_a_card, strategy, dtype):
-    """The array lies on a card, so the calls name no device."""
-    there = ByDLPack(array_of(dtype, 2000))
-    quick, long = gpureduce.sum(there, strategy, timing=False), add(there, strategy)
-    assert type(quick) is gpureduce.SumResult and quick.timing is None
-    assert quick.value == long.value and quick.value.dtype == long.value.dtype
 
 
 def test_the_quick_way_passes_other_calls_on(emulator_for_a_card):

@@ -9,26 +9,16 @@ import numpy as np
 import pytest
 
 import gpureduce
-from gpureduce import _emulator, _host
+from cases import broken_off_after
+from gpureduce import _emulator, _emulator_traced, _host
 from gpureduce.core import dtypes
 from gpureduce.core.plan import strategy_of
-from producers import ByInterface, OnDevice
+from producers import ByInterface, OnDevice, on_device
 
 FLOATS = np.arange(1, 11, dtype=np.float32)
 ROWS = np.ones((2, 3), np.float32)
 IDS = np.zeros(10, np.int64)
 LEFT = (8, 2**47 - 4096)  # addresses that no program reads
-
-
-class _Shaped(ByInterface):
-    """With the attributes that `out` and `where` are asked for."""
-
-    def __init__(self, array, **changes):
-        super().__init__(array, **changes)
-        self.shape, self.dtype = array.shape, array.dtype
-
-
-_Shaped.__module__ = ByInterface.__module__  # of the same library
 
 
 def along_axis(array, **how):
@@ -42,14 +32,14 @@ def by_segment(values, numbers, **how):
 LIES = {
     "array": lambda at: along_axis(ByInterface(FLOATS, data=at)),
     "one sum": lambda at: along_axis(ByInterface(FLOATS, data=at), result="device"),
-    "out": lambda at: along_axis(ByInterface(ROWS), out=_Shaped(FLOATS[:3], data=at)),
-    "where": lambda at: along_axis(ByInterface(FLOATS), where=_Shaped(np.ones(10, bool), data=at)),
+    "out": lambda at: along_axis(ByInterface(ROWS), out=on_device(FLOATS[:3], data=at)),
+    "where": lambda at: along_axis(ByInterface(FLOATS), where=on_device(FLOATS > 0, data=at)),
     "values": lambda at: by_segment(ByInterface(FLOATS, data=at), ByInterface(IDS), num_segments=1),
     "ids": lambda at: by_segment(ByInterface(FLOATS), ByInterface(IDS, data=at), num_segments=1),
     "ids without a count": lambda at: by_segment(ByInterface(FLOATS), ByInterface(IDS, data=at)),
     "offsets": lambda at: by_segment(ByInterface(FLOATS), None, offsets=ByInterface(IDS, data=at)),
     "sums by segment": lambda at: by_segment(
-        ByInterface(FLOATS), ByInterface(IDS), out=_Shaped(FLOATS[:1], data=at)
+        ByInterface(FLOATS), ByInterface(IDS), out=on_device(FLOATS[:1], data=at)
     ),
     "part": lambda at: gpureduce.sum_parts(
         [ByInterface(FLOATS), ByInterface(FLOATS, data=at)], device="emulator"
@@ -73,7 +63,7 @@ def test_far_more_elements_than_there_are():
     with pytest.raises(BufferError, match="not all memory that the emulator can read"):
         along_axis(ByInterface(FLOATS, shape=(2**36,)))
     with pytest.raises(BufferError, match="not all memory that the emulator can read"):
-        along_axis(ByInterface(ROWS), out=_Shaped(FLOATS[:3], strides=(2**40,)))
+        along_axis(ByInterface(ROWS), out=on_device(FLOATS[:3], strides=(2**40,)))
 
 
 def rows():
@@ -151,46 +141,67 @@ def test_sums_are_not_written_over_python_objects():
         _host.sum_segments(np.ones(10), IDS, None, objects, F64, F64, ((), ()))
     with pytest.raises(ValueError, match="expected a contiguous, aligned array"):
         _host.round_digits(words, _host.LOAD_F64, 1, objects)
-    details = (_host.ACC_F64, True, _host.LOAD_F64, (0.0, 0.0), -1, 0, 0, 0, 0, False, False)
+    request = _emulator.request("f", 8, _host.ACC_F64, True, _host.LOAD_F64, (0, 0), False, axes=2)
     with pytest.raises(TypeError, match="aligned array of numbers"):
-        _emulator.sum_axis_of_host(ROWS.T, 2, False, objects, None, "f", 0, details)
+        _emulator.run(request, ROWS.T, None, objects)
     assert objects.tolist() == [None, None]
 
 
 def test_requests_are_for_the_elements_that_they_were_made_for():
     """As C would read elements of another size."""
-    details = (_host.ACC_F32, False, _host.LOAD_F32, (0.0, 0.0), -1, 0, 0, 0, 0, False, False)
-    request = _emulator.axis_request("f", 4, 1, False, details)
+    how = "f", 4, _host.ACC_F32, False, _host.LOAD_F32, (0.0, 0.0), False
+    request = _emulator.request(*how, axes=1)
     narrow, wide = (
         _emulator.view(OnDevice(np.ones((3, 2), dtype)), 0) for dtype in (np.float32, np.float64)
     )
     sums = OnDevice(np.zeros(2, np.float32))
     assert narrow.key != wide.key
     with pytest.raises(ValueError, match="for other elements"):
-        _emulator.sum_axis_on_device(wide, sums, None, request)
+        _emulator.run(request, wide, None, sums)
+    with pytest.raises(ValueError, match="for other elements"):
+        _emulator.run(request, np.ones((3, 2)), None, np.zeros(2, np.float32))
+    with pytest.raises(TypeError, match="aligned array of numbers"):
+        _emulator.run(request, sums, None, sums)
     with pytest.raises(TypeError, match="expected a View"):
-        _emulator.sum_axis_on_device(sums, sums, None, request)
-    assert _emulator.sum_axis_on_device(narrow, sums, None, request) is None
+        _emulator.run(_emulator.request(*how, segments=2), narrow, None, sums)
+    with pytest.raises(TypeError, match="aligned array of numbers"):
+        _emulator.run(_emulator.request(*how, segments=2), ROWS, None, ROWS)
+    with pytest.raises(ValueError, match="by another module"):
+        _emulator_traced.run(request, narrow, None, sums)
+    assert _emulator.run(request, narrow, None, sums)[-2:] == (None, None)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"segments": 2, "strategy": 0}, {"strategy": 2**30}, {"segments": 2, "as_digits": True}],
+)
+@pytest.mark.parametrize("place", [None, 0, 1, 2, 4])
+def test_requests_for_no_sums(place, wrong):
+    how = ["f", 4, _host.ACC_F32, False, _host.LOAD_F32, (0.0, 0.0), False]
+    if place is not None:
+        wrong, how[place] = {}, "V" if place == 0 else 99
+    with pytest.raises(ValueError, match="cannot be added up like that"):
+        _emulator.request(*how, **wrong)
 
 
 @pytest.mark.parametrize("which", ["values", "ids", "sums", "narrow ids", None])
 def test_lessons_by_key_read_no_steps(which):
     number = strategy_of("key_atomic").index
-    details = (_host.ACC_F32, False, _host.LOAD_F32, (0.0, 0.0), False, -1, True, 2,
-               0, 0, False, number, False)  # fmt: skip
+    how = "f", 4, _host.ACC_F32, False, _host.LOAD_F32, (0.0, 0.0), False
+    request = _emulator.request(*how, segments=2, check=True, strategy=number)
     given = {"values": np.ones(10, np.float32), "ids": IDS.astype(np.uint32),
              "sums": np.zeros(2, np.float32)}  # fmt: skip
     if which == "narrow ids":
         given["ids"] = given["ids"].astype(np.uint8)
     elif which:
         given[which] = given[which][::-1]
-    arguments = (*given.values(), "f", "u", 0, details)
+    arguments = (request, *given.values())
     if which is None:
-        _emulator.sum_segments_of_host(*arguments)
+        _emulator.run(*arguments)
         assert given["sums"].tolist() == [10, 0]
         return
     with pytest.raises(ValueError, match="do not fit together"):
-        _emulator.sum_segments_of_host(*arguments)
+        _emulator.run(*arguments)
 
 
 def test_new_memory_on_the_emulator_hears_signals():
@@ -211,26 +222,11 @@ def test_new_memory_on_the_emulator_hears_signals():
 def test_sums_that_are_read_hear_signals():
     """In the middle of their copy, a handler that raises ends it. Nothing else is copied."""
     held = _emulator.allocate(1 << 30, 0, 0)
-
-    class Stopped(Exception):
-        pass
-
-    def stop(*_):
-        raise Stopped
-
     start = time.perf_counter()
     held.read()
     whole = time.perf_counter() - start
-    before = signal.signal(signal.SIGALRM, stop)
-    try:
-        start = time.perf_counter()
-        signal.setitimer(signal.ITIMER_REAL, whole / 8)
-        with pytest.raises(Stopped):
-            held.read()
-        assert time.perf_counter() - start < max(whole / 2, 0.15)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    took = broken_off_after(whole / 8, held.read)
+    assert took is not None and took < max(whole / 2, 0.15)
     assert len(held.read()) == 1 << 30
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import gpureduce
-from cases import CSRC, broken_off_after, run_python
+from cases import CSRC, Stopped, broken_off_after, run_python
 from gpureduce import lazy_import
 from gpureduce.core import arrays, dtypes
 
@@ -25,10 +25,6 @@ def check_next(strategy):
         assert float(gpureduce.sum(SMALL, strategy, device="emulator").value) == SMALL.size
 
 
-class _BrokenOff(Exception):
-    pass
-
-
 def test_errstate_is_as_it_was_while_the_exception_is_kept():
     """The traceback keeps generators alive; an errstate block in one would end too late."""
     conversion = dtypes.convert(np.dtype(np.float64), np.dtype(np.float32))
@@ -36,9 +32,9 @@ def test_errstate_is_as_it_was_while_the_exception_is_kept():
 
     def add(piece):
         assert np.geterr() == outside
-        raise _BrokenOff
+        raise Stopped
 
-    with pytest.raises(_BrokenOff) as kept:
+    with pytest.raises(Stopped) as kept:
         arrays.add_pieces(np.ones((40, 40))[::2, ::2], conversion, add)
     assert np.geterr() == outside
     with np.errstate(all="raise"):
@@ -271,7 +267,7 @@ def test_schedules_end_whatever_happens():
     kept, rng = [], np.random.default_rng(4)
 
     def stop(*_):
-        raise _BrokenOff
+        raise Stopped
 
     def enter_and_leave():
         while True:
@@ -285,7 +281,7 @@ def test_schedules_end_whatever_happens():
             try:
                 signal.setitimer(signal.ITIMER_REAL, float(rng.uniform(1e-5, 2e-4)))
                 enter_and_leave()
-            except _BrokenOff as error:
+            except Stopped as error:
                 kept.append(error)
             assert gpureduce.emulator.current().order == "forward"
     finally:

@@ -65,9 +65,12 @@ def test_nothing_is_kept(name, monkeypatch):
 
     call(300)  # free-threaded Python's allocator takes so long to settle
     live = gpureduce.emulator.live_bytes()
-    before, blocks = [sys.getrefcount(one) for one in WATCHED], sys.getallocatedblocks()
-    call(500)
+    before, grown = [sys.getrefcount(one) for one in WATCHED], []
+    for _ in range(3):  # what a call keeps, it keeps every time; caches grow once
+        blocks = sys.getallocatedblocks()
+        call(500)
+        grown.append(sys.getallocatedblocks() - blocks)
     after = [sys.getrefcount(one) for one in WATCHED]
     assert all(abs(a - b) < 20 for a, b in zip(after, before, strict=True))
-    assert sys.getallocatedblocks() < blocks + 300
+    assert min(grown) < 300, grown
     assert gpureduce.emulator.live_bytes() == live

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
+import time
 
 import numpy as np
 import pytest
 
 import gpureduce
-from cases import broken_off_after, run_python
+from cases import broken_off_after, meanwhile, run_python
 from producers import ByInterface
 
 # Without memory. To add them up would take hours.
@@ -92,17 +92,14 @@ CALLS = {
 @pytest.mark.parametrize("name", CALLS)
 def test_a_signal_interrupts_long_calls(name):
     """Between two looks for signals other threads run."""
-    after, turns, ended = 0.5, [], threading.Event()
+    after, turns = 0.5, []
 
     def turn():
-        while not ended.wait(0.05):
-            turns.append(name)
+        time.sleep(0.05)
+        turns.append(name)
 
-    thread = threading.Thread(target=turn)
-    thread.start()
-    stopped = broken_off_after(after, CALLS[name])
-    ended.set()
-    thread.join()
+    with meanwhile(turn):
+        stopped = broken_off_after(after, CALLS[name])
     assert stopped is not None, "it was over before the signal came"
     assert len(turns) > 1
     slow = bool(gpureduce.build_info()["sanitize"]) and name == "ids of lessons"
@@ -140,6 +137,8 @@ calls = [
     lambda: g.digits(rows, 0), lambda: g.from_digits(words), lambda: g.sum_parts([many, many]),
     lambda: g.sum_parts([ByDLPack(many[:5000]), many], device="emulator"),
     lambda: g.sum(np.ones(2**20), device=["cpu", "emulator"]),
+    lambda: g.exact.var(rows, axis=1), lambda: g.exact.std(rows, axis=0),
+    lambda: g.exact.norm(wide), lambda: g.exact.dot(many, many), lambda: g.exact.dot(wide, wide),
 ]
 small_stacks.run(calls)
 """

@@ -14,6 +14,7 @@ import pytest
 
 import gpureduce
 from cases import run_python
+from gpureduce import exact
 
 THREADS = 64
 FLOATS = np.random.default_rng(7).standard_normal(3000).astype(np.float32)
@@ -87,6 +88,13 @@ CALLS = {
     "build_info": gpureduce.build_info,
     "fast_table": lambda: gpureduce.fast_table("emulator"),
     "free_scratch": gpureduce.free_scratch,
+    "exact": lambda: [
+        f(FLOATS).tobytes() for f in (exact.mean, exact.var, exact.std, exact.norm, exact.sum)
+    ],
+    "exact by segment": lambda: exact.segment_var(FLOATS, IDS).tobytes(),
+    "Moments": lambda: gpureduce.Moments().add(FLOATS).subtract(FLOATS[:100]).std().tobytes(),
+    "include_path": gpureduce.include_path,
+    "exact_words": lambda: gpureduce.exact_words(3).sums().tobytes(),
     "emulator": _schedules,
     "explain": lambda: gpureduce.explain("sequential", n=2**11).wavefronts,
     "races": lambda: gpureduce.races(RACY, n=256).races[0].missing,

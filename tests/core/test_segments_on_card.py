@@ -7,6 +7,8 @@ import pytest
 
 import gpureduce
 from axis_cases import random_array
+from segment_calls import assert_same as same
+from segment_calls import in_order, random_ids
 
 pytestmark = pytest.mark.gpu
 
@@ -16,21 +18,12 @@ SIZES = [(1, 1), (1000, 7), (1000, 5000), (300_000, 100), (300_000, 20_000), (30
 
 def case(n, count, dtype, columns=None, kind="any"):
     rng = np.random.default_rng(n + count)
-    ids = rng.integers(0, count, n)
-    if kind == "half":
-        ids = np.where(rng.random(n) < 0.5, count // 2, ids)
-    if kind == "zipf":
-        ids = np.minimum(rng.zipf(1.1, n) - 1, count - 1)
+    ids = random_ids(rng, kind, n, count)
     return random_array(rng, dtype, n if columns is None else (n, columns)), ids
 
 
 def by_host(values, ids, count, **how):
     return gpureduce.segment_sum(values, ids, num_segments=count, **how).value
-
-
-def same(found, want):
-    assert found.shape == want.shape and found.dtype == want.dtype
-    assert found.tobytes() == want.tobytes()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -117,9 +110,8 @@ def test_floats_that_are_hard_to_add_up(dtype, kind):
         for some in (values, np.where(np.isfinite(values), values, 0).astype(part)):
             found = gpureduce.segment_sum(some, ids, num_segments=count, device="cuda").value
             same(found, by_host(some, ids, count))
-            order = np.argsort(ids, kind="stable")
-            offsets = np.searchsorted(ids[order], np.arange(count + 1))
-            found = gpureduce.segment_sum(some[order], offsets=offsets, device="cuda").value
+            ordered, offsets = in_order(some, ids, count)
+            found = gpureduce.segment_sum(ordered, offsets=offsets, device="cuda").value
             same(found, by_host(some, ids, count))
 
 

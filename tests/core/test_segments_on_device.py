@@ -8,16 +8,14 @@ import pytest
 import gpureduce
 from axis_cases import random_array
 from cases import numpy_dtype, run_python
-from exact_cases import FORMATS, expected_rows
-from producers import ByDLPack, ByInterface
+from exact_cases import FLOATS, FORMATS, expected_rows
+from producers import ByInterface, on_device
 from segment_calls import (
-    FLOATS,
     assert_same,
     by_host,
     by_kernels,
     in_order,
     in_place,
-    on_device,
     random_ids,
 )
 
@@ -130,15 +128,6 @@ def test_many_rows_are_tried_for_being_sorted(is_sorted):
     rng = np.random.default_rng(7)
     ids = random_ids(rng, "sorted" if is_sorted else "any", 1 << 16, 300)
     as_by_processors(numbers(rng, "float32", (ids.size, 32)), ids, num_segments=300)
-
-
-def test_digits_of_wide_rows_take_the_way_by_words():
-    rng = np.random.default_rng(12)
-    values, ids = numbers(rng, "float32", (200, 30)), rng.integers(0, 5, 200)
-    given = ByDLPack(values), ByDLPack(ids)
-    found = gpureduce.segment_digits(*given, num_segments=5, device="emulator")
-    expected = gpureduce.segment_digits(values, ids, num_segments=5)
-    assert np.array_equal(found.to_numpy(), expected)
 
 
 # --- rows of packs of 16 bytes, and of a few neighbouring numbers, by offsets ---------------------
@@ -266,14 +255,8 @@ def test_sums_of_a_frequent_id_are_added_up_once():
 def test_frequent_ids_are_found_in_a_sample(kind, dtype):
     rng = np.random.default_rng(8)
     n, count = 1 << 20, 40_000
-    ids = rng.integers(0, count, n)
-    if kind == "half":
-        ids[rng.random(n) < 0.5] = 12_345
-    else:
-        ids = np.minimum((count ** rng.random(n)).astype(np.int64), count - 1)
-    values = random_array(rng, dtype, n)
-    want = by_host(values, ids, num_segments=count)
-    assert_same(by_kernels(values, ids, num_segments=count), want)
+    ids = random_ids(rng, kind, n, count)
+    as_by_processors(random_array(rng, dtype, n), ids, num_segments=count)
 
 
 @pytest.mark.parametrize(
@@ -283,8 +266,6 @@ def test_frequent_ids_are_found_in_a_sample(kind, dtype):
         (ValueError, "2 segment_ids for 3 rows", np.ones(3), {"segment_ids": np.zeros(2, int)}),
         (TypeError, "must be integers", np.ones(2), {"segment_ids": np.zeros(2)}),
         (TypeError, "must be integers", np.ones(2), {"segment_ids": np.zeros((2, 1), int)}),
-        (TypeError, "initial must be", np.ones(2),
-         {"segment_ids": np.zeros(2, int), "initial": "1"}),
         (MemoryError, "the largest id, 1099511627776: number the segments", np.ones(2),
          {"segment_ids": np.array([0, 2**40])}),
     ],

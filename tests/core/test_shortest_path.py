@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import gc
 
 import ml_dtypes
 import numpy as np
@@ -16,13 +15,6 @@ from gpureduce.core.plan import Launch
 
 SIZES = (0, 1, 2, 3, 31, 33, 127, 1000, 1025, 16_385, 33_000, 70_001, 300_001)
 ALL = (*DTYPES, "complex64", "complex128")
-
-
-def array_for(dtype, n):
-    if not dtype.startswith("complex"):
-        return array_of(dtype, n)
-    part = "float32" if dtype == "complex64" else "float64"
-    return array_of(part, 2 * n).view(dtype)
 
 
 def without_times(timing):
@@ -47,7 +39,7 @@ def ways(array, strategy):
 @pytest.mark.parametrize("dtype", ALL)
 def test_the_same_bits(dtype, strategy):
     for n in SIZES:
-        array = array_for(dtype, n)
+        array = array_of(dtype, n)
         quick, *others = ways(array, strategy)
         assert all(same_bits(quick, other) for other in others), (n, quick, others)
 
@@ -82,21 +74,6 @@ def test_every_layout():
         want = gpureduce.sum(np.ascontiguousarray(array, np.float32), "exact").value
         assert same_bits(gpureduce.sum(array, "exact", timing=False).value, want), name
         assert same_bits(gpureduce.sum(array, "exact").value, want), name
-
-
-@pytest.mark.parametrize("dtype", ["longdouble", "datetime64[s]", "O", "S4", "V2", "clongdouble"])
-def test_dtypes_without_a_sum_are_refused(dtype):
-    array = np.zeros(3, dtype)
-    assert _host.sum_array(array, False, None) is None
-    with pytest.raises(TypeError, match=r"cannot be summed|dtype object holds Python's numbers"):
-        gpureduce.sum(array, "cpu", timing=False)
-
-
-def test_the_result_is_a_sum_result():
-    quick = gpureduce.sum(np.ones(3), "exact", timing=False)
-    assert type(quick) is gpureduce.SumResult and tuple(quick) == (3.0, None)
-    assert (quick.value, quick.timing, float(quick), len(quick)) == (3.0, None, 3.0, 2)
-    assert gc.is_tracked(quick)
 
 
 def test_wrong_arguments():

@@ -8,14 +8,9 @@ import numpy as np
 import pytest
 
 import gpureduce
+from segment_calls import assert_same
 
 HOWS = [{}, {"strategy": "numpy"}, {"device": "emulator"}]
-
-
-def _same(found, wanted):
-    found, wanted = np.asarray(found), np.asarray(wanted)
-    assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
-    assert found.tobytes() == wanted.tobytes()
 
 
 def _array(dtype, share_of_nat):
@@ -31,17 +26,17 @@ def test_sums_are_numpys(dtype, share_of_nat):
     array, mask = _array(dtype, share_of_nat)
     native = array.astype(array.dtype.newbyteorder("="))
     for how in (*HOWS, {"strategy": "sequential"}, {"device": ["cpu", "emulator"]}):
-        _same(gpureduce.sum(array, **how).value, native.sum())
-        _same(gpureduce.sum(array[::2, ::-3], **how).value, native[::2, ::-3].sum())
+        assert_same(gpureduce.sum(array, **how).value, native.sum())
+        assert_same(gpureduce.sum(array[::2, ::-3], **how).value, native[::2, ::-3].sum())
     for how in HOWS:
         for axis in (0, 1, (0, 1), None, ()):
             for more in ({"keepdims": True}, {"where": mask}, {"initial": native[0, 0]},
                          {"initial": 5}):  # fmt: skip
                 wanted = np.sum(native, axis=axis, **more)
-                _same(gpureduce.sum(array, axis=axis, **more, **how).value, wanted)
+                assert_same(gpureduce.sum(array, axis=axis, **more, **how).value, wanted)
                 out = np.zeros(np.shape(wanted), native.dtype)
                 assert gpureduce.sum(array, axis=axis, out=out, **more, **how).value is out
-                _same(out, wanted)
+                assert_same(out, wanted)
 
 
 @pytest.mark.parametrize("how", HOWS, ids=str)
@@ -51,13 +46,13 @@ def test_sums_by_segment_are_numpys(how, share_of_nat):
     ids = np.array([3, 0, 1, 3, 4, 0, 1])
     wanted = np.zeros((6, 11), array.dtype)
     np.add.at(wanted, ids, array)
-    _same(gpureduce.segment_sum(array, ids, num_segments=6, **how).value, wanted)
-    _same(gpureduce.segment_sum(array, ids, **how).value, wanted[:5])
+    assert_same(gpureduce.segment_sum(array, ids, num_segments=6, **how).value, wanted)
+    assert_same(gpureduce.segment_sum(array, ids, **how).value, wanted[:5])
     out = np.ones_like(wanted)
     assert gpureduce.segment_sum(array, ids, out=out, **how).value is out
-    _same(out, wanted)
+    assert_same(out, wanted)
     by_offsets = np.stack([array[:2].sum(0), array[2:2].sum(0), array[2:].sum(0)])
-    _same(gpureduce.segment_sum(array, offsets=[0, 2, 2, 7], **how).value, by_offsets)
+    assert_same(gpureduce.segment_sum(array, offsets=[0, 2, 2, 7], **how).value, by_offsets)
 
 
 def test_initial_and_timing():

@@ -65,11 +65,12 @@ def test_wrong_shapes(shape, error, match):
         gpureduce.explain("row_thread", shape=shape)
 
 
-def details(name, dtype, exactly, as_digits=False):
+def request(name, dtype, axis, exactly, as_digits=False):
     row = registry.find(name)
     acc = {"float32": _host.ACC_F32, "float64": _host.ACC_F64, "float16": _host.ACC_F32}[dtype]
     target = {"float32": _host.LOAD_F32, "float64": _host.LOAD_F64, "float16": _host.LOAD_F16}
-    return acc, exactly, target[dtype], (0.0, 0.0), row.index, 0, 0, 0, 0, False, as_digits
+    how = "f", np.dtype(dtype).itemsize, acc, exactly, target[dtype], (0.0, 0.0), False
+    return traced.request(*how, axes=1 << axis, strategy=row.index, as_digits=as_digits)
 
 
 @pytest.mark.parametrize("name", AXIS)
@@ -89,9 +90,7 @@ def test_nothing_races(name, dtype, exactly):
         if refusal(name, array):
             continue
         out, reports = np.empty(array.shape[1 - axis], dtype), []
-        traced.watched_axis(
-            array, 1 << axis, False, out, None, "f", 0, details(name, dtype, exactly), reports
-        )
+        traced.watched_run(request(name, dtype, axis, exactly), array, None, out, reports)
         assert json.loads(reports[0])["races"] == [], (name, array.shape)
         want = gpureduce.sum(array, "exact", axis=axis).value
         assert exactly or np.allclose(out, want, rtol=1e-3)
@@ -104,7 +103,7 @@ def test_digits_do_not_race(dtype):
     array = np.linspace(-9, 9, 3 * 9000).astype(dtype).reshape(3, 9000)
     for axis in (0, 1):
         words, reports = np.empty((array.shape[1 - axis], 75), np.int64), []
-        how = details("exact_levels", dtype, True, as_digits=True)
-        traced.watched_axis(array, 1 << axis, False, words, None, "f", 0, how, reports)
+        how = request("exact_levels", dtype, axis, True, as_digits=True)
+        traced.watched_run(how, array, None, words, reports)
         assert json.loads(reports[0])["races"] == []
         assert np.array_equal(words, gpureduce.digits(array, axis))

@@ -44,10 +44,10 @@ def test_nothing_races(name):
             registry.find(name), conversion, values, ids, count
         )
         reports = []
-        traced.watched_segments(*arguments, reports)
+        traced.watched_run(*arguments, reports)
         assert json.loads(reports[0])["races"] == []
         want = gpureduce.segment_sum(values, ids, num_segments=count).value
-        assert arguments[2].tobytes() == want.tobytes()
+        assert arguments[3].tobytes() == want.tobytes()
 
 
 def test_fixed_point_loses_what_is_below_its_unit():

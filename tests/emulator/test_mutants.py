@@ -82,10 +82,11 @@ def examine_keys(built, name: str, kernel: str, n: int, order: str) -> list[dict
     ids = np.sort(ids) if kernel == "key_sorted" else ids
     out, reports, schedule = np.full(7, 77, np.uint32), [], Schedule(order, 1)
     number = strategies(folder).index(name)
-    details = (_host.ACC_U32, False, _host.LOAD_U32, (0, 0), False, 0, True, 7, schedule.number,
-               schedule.seed, False, number, False)  # fmt: skip
+    request = module.request("u", 4, _host.ACC_U32, False, _host.LOAD_U32, (0, 0), False,
+                             segments=7, sorted=0, check=True, strategy=number)  # fmt: skip
     module.free_scratch()
-    module.watched_segments(values, ids, out, "u", "u", 0, details, reports)
+    place = 0, schedule.number, schedule.seed
+    module.watched_run(request, values, ids, out, *place, reports)
     if name.startswith("right_") and kernel != "key_fixed":  # its floats are no uint32
         assert out.tolist() == np.bincount(ids, values, 7).tolist()
     return json.loads(reports[0])["races"]

@@ -42,6 +42,29 @@ def test_the_counters_are_those_of_explain(name: str):
     assert shown.counters == total
 
 
+TREE = """__global__ void tree(const int *in, int *out, int n)
+{
+    extern __shared__ int s[];
+    int t = threadIdx.x, i = blockIdx.x * blockDim.x + t;
+    s[t] = i < n ? in[i] : 0;
+    __syncthreads();
+    for (int half = blockDim.x / 2; half > 0; half /= 2) {
+        if (t < half) s[t] += s[t + half];
+        __syncthreads();
+    }
+    if (t == 0) out[blockIdx.x] = s[0];
+}"""
+
+
+@pytest.mark.parametrize("n", [100, 300])
+def test_the_arrays_of_a_users_kernel_begin_at_a_sector(n: int):
+    made = gpureduce.kernel(TREE)
+    shown, told = (f(made, n=n, block=64) for f in (gpureduce.replay, gpureduce.explain))
+    wanted = told.kernels[0].counters
+    assert {name: shown.counters[name] for name in wanted} == wanted
+    assert {one.base % 256 for one in shown.arrays} == {0} and "4 sectors" in shown.sentences[0]
+
+
 @pytest.mark.parametrize("name", LADDER)
 def test_each_value_is_the_sum_of_the_elements_that_it_is_said_to_contain(name: str):
     """For `exact`, up to the step from which on that is not known."""
@@ -208,7 +231,8 @@ def test_what_a_wrong_sum_contains(text: str, repeated: list[tuple[int, int, int
         "Lanes 1 to 31 of warp 0 of block 0 end.",
     ]),
     ("warp_shfl", {"n": 32, "block": 32}, [
-        "Line 21: lanes 0 to 31 give a value to the others by __shfl_down_sync().",
+        "Line 21: lanes 0 to 31 exchange values by __shfl_down_sync(): lanes 0 to 15 get the "
+        "values of lanes 16 to 31.",
         "Line 23: lane 0 writes shared[0], no conflict.",
     ]),
     ("atomic_thread", {"n": 64}, [
@@ -219,6 +243,31 @@ def test_what_a_wrong_sum_contains(text: str, repeated: list[tuple[int, int, int
 def test_sentences(name: str, how: dict[str, object], wanted: list[str]):
     shown = gpureduce.replay(name, **how)
     assert [one for one in wanted if one not in "\n".join(shown.sentences)] == []
+
+
+def test_sentences_tell_who_gets_whose_value():
+    calls = [("__shfl_sync", "3"), ("__shfl_xor_sync", "4"), ("__shfl_sync", "5 * t"),
+             ("__shfl_sync", "t"), ("__shfl_down_sync", "1")]  # fmt: skip
+    lines = "\n".join(f"    v = {call}(0xffffffff, v, {of});" for call, of in calls)
+    text = f"""__global__ void k(const int *in, int *out, int n)
+{{
+    int t = threadIdx.x, v = in[t];
+{lines}
+    if (t < 4) v = __shfl_down_sync(0xffffffff, v, 1);
+    if (t == 0) out[0] = v;
+}}"""
+    shown = gpureduce.replay(gpureduce.kernel(text, finishes=True), 32, block=32)
+    said = [one.partition("()")[2] for one in shown.sentences if "__shfl" in one]
+    assert said == [
+        ": lanes 0, 1, 2, 4, .. 31 (31) get the value of lane 3.",
+        ": lane i gets the value of lane i ^ 4.",
+        ": lane 1 gets that of lane 5, lane 2 gets that of lane 10, lane 3 gets that of lane 15 "
+        "and so on.",
+        ".",
+        ": lanes 0 to 30 get the values of lanes 1 to 31.",
+        ": lanes 0 to 2 get the values of lanes 1 to 3; lane 3 reads lane 4, which takes no part: "
+        "CUDA leaves the value undefined.",
+    ]
 
 
 def test_lanes_that_come_late_are_named_with_the_counts():
@@ -245,7 +294,7 @@ def test_all_stores_of_exact_are_inside_of_their_arrays():
 
 def test_a_step_of_another_blocks_shared_memory_names_the_block():
     shown = gpureduce.replay("cluster", 2048, block=64)
-    assert any(re.search(r"read shared\[0\] of block [1-7]", one) for one in shown.sentences)
+    assert any("read shared[0] of blocks 0 to 7" in one for one in shown.sentences)
 
 
 def test_shuffles_tell_which_lane_they_read():
@@ -340,10 +389,41 @@ def test_a_failing_kernel_is_shown_up_to_its_fault():
     assert shown.value is None and shown.steps and shown.fault in str(shown)
 
 
+def test_a_failing_access_to_shared_memory_is_the_last_step():
+    text = TREE.replace("half; half", "half > 0; half").replace("t + half", "t + blockDim.x")
+    shown = gpureduce.replay(gpureduce.kernel(text), 64, block=64)
+    assert shown.fault.startswith("line 8: thread 0 reads s[64]")
+    assert shown.start == len(shown.steps) - 1
+    assert shown.sentences[-1].startswith("Line 8: lane 0 of warp 0 reads s[64]")
+
+
+@pytest.mark.parametrize(("code", "line"), [
+    ("s[t + 64] = in[i];", "Line 5: lane 0 of warp 0 of block 0 writes s[64]."),
+    ("s[t] = s[t + 64];", "Line 5: lane 0 of warp 0 of block 0 reads s[64]."),
+    ("s[t] = in[i]; __syncthreads(); if (i == 69) s[t + 95] = 1;",
+     "Line 5: lane 5 of warp 0 of block 1 writes s[100]."),
+    ("*(int *)(t + 1) = 0;", "Line 5: lane 0 of warp 0 of block 0 ends."),
+])  # fmt: skip
+def test_a_fault_before_the_access_is_the_last_step(code: str, line: str):
+    """The emulator checks indexes of static arrays, and alignment, before the access."""
+    text = f"""__global__ void k(const int *in, int *out, int n)
+{{
+    __shared__ int s[64];
+    int t = threadIdx.x, i = blockIdx.x * blockDim.x + t;
+    {code}
+    if (t == 0) out[blockIdx.x] = s[0];
+}}"""
+    shown = gpureduce.replay(gpureduce.kernel(text), 128, block=64)
+    assert shown.fault.startswith("line 5: thread") and shown.start == len(shown.steps) - 1
+    assert shown.sentences[-1] == line
+    assert {step.line for step in shown.steps} <= {0, 5, 6}  # no lines of the emulator's own
+    assert json.loads(shown.to_json())["steps"][-1].get("values", ["?"]) == ["?"]
+
+
 def test_an_access_behind_an_array_is_named_by_the_array():
     text = FAULT.replace("99999", "1")
     shown = gpureduce.replay(gpureduce.kernel(text), 32, block=32)
-    assert shown.start == len(shown.steps) - 1 and "in[1..32]" in shown.sentences[shown.start]
+    assert "in[1..32]" in shown.sentences[shown.start]
     assert shown.counters["global_load_requests"] == 1
 
 
@@ -363,8 +443,9 @@ def test_two_side_by_side_have_the_same_elements():
 
 def test_a_race_is_shown_in_both_orders():
     found = gpureduce.races("missing_barrier", block=128)
-    how = {"block": found.block, "race": found.races[0]}
-    first = gpureduce.replay("missing_barrier", found.n, **how)
+    first = gpureduce.replay("missing_barrier", race=found.races[0])
+    assert (first.n, first.block, first.dtype) == (found.n, 128, "int32")
+    assert [first.value, first.expected] == [found.wrong["lockstep"], found.expected]
     assert first.marks[0] < first.marks[1] and first.beside.marks[0] > first.beside.marks[1]
     assert first.is_right != first.beside.is_right  # in one order, the sum comes out right
     for shown in (first, first.beside):
@@ -373,8 +454,8 @@ def test_a_race_is_shown_in_both_orders():
         assert kinds == [("load", line), ("store", line)] and shown.start == min(shown.marks)
         assert "__syncthreads() is missing" in shown.race
     with pytest.raises(ValueError, match="leave beside out"):
-        gpureduce.replay("missing_barrier", found.n, beside="sequential", **how)
-    with pytest.raises(ValueError, match="n and block"):
+        gpureduce.replay("missing_barrier", beside="sequential", race=found.races[0])
+    with pytest.raises(ValueError, match="n=1031 and block=128"):
         gpureduce.replay("sequential", 64, race=found.races[0])
 
 
@@ -494,7 +575,8 @@ def test_a_notebook_shows_the_page_in_a_frame():
 
 def test_a_frame_and_a_film(tmp_path):
     shown = gpureduce.replay("interleaved_idx", 64, block=64)
-    svg = shown.frame(6).svg()
+    svg = shown.frame(6)._repr_svg_()
+    assert re.fullmatch(r"<picture of 760 x \d+ pixels>", repr(shown.frame(6)))
     of_readme = gpureduce.replay("interleaved_idx", 256).frame(11).svg()
     assert (Path(__file__).parents[2] / "docs" / "replay.svg").read_text() == of_readme
     assert shown.sentences[6].partition(",")[0] in svg and svg.count("<rect") > 100
@@ -512,9 +594,7 @@ def test_a_frame_and_a_film(tmp_path):
         shown.film(tmp_path / "rung.png")
 
 
-def test_a_recording_stops_at_the_most_steps(monkeypatch):
-    monkeypatch.setattr(replay_steps, "MOST_STEPS", 50)
-    with pytest.raises(ValueError, match="take n="):
-        gpureduce.replay("sequential", 1000)
-    monkeypatch.undo()
+def test_a_recording_stops_at_the_most_steps():
+    with pytest.raises(ValueError, match=r"16,384 steps for n=16,384 with blocks of 64: take n="):
+        gpureduce.replay("sequential", 16384, schedule="random 3")
     assert gpureduce.replay("sequential", 1000).is_right

@@ -147,6 +147,22 @@ def test_two_players_and_the_keyboard_alone(browser: Browser, tmp_path: Path):
     assert not browser.run("return page.timer")
 
 
+def test_a_race_is_seen_at_once(tmp_path: Path):
+    """Two players fit beside each other, with one table, whose columns have names of their own."""
+    race = gpureduce.races("missing_barrier").races[0]
+    gpureduce.replay("missing_barrier", race=race).save(tmp_path / "page.html")
+    with opened(800) as browser:
+        browser.open(tmp_path / "page.html")
+        found = browser.run("""
+          const canvases = [...document.querySelectorAll("canvas[role]")];
+          const boxes = canvases.map((one) => one.getBoundingClientRect());
+          const cells = [...document.querySelectorAll("table")].filter((one) => one.offsetHeight)
+            .map((one) => [...one.rows[0].cells].map((cell) => cell.textContent));
+          return [boxes.map((one) => one.top), boxes.map((one) => one.right), cells];""")
+        assert found[0][0] == found[0][1] and found[1][1] <= 800
+        assert found[2] == [["", "lockstep", "lockstep, last warp first"]]
+
+
 def test_a_click_on_a_line_goes_to_its_next_execution(browser: Browser, tmp_path: Path):
     gpureduce.replay("interleaved_idx", 256).save(tmp_path / "page.html")
     browser.open(tmp_path / "page.html")
@@ -165,7 +181,8 @@ def test_a_click_on_a_word_shows_its_elements(browser: Browser, tmp_path: Path):
       goTo(longest().count - 1);
       const player = page.players[0], box = player.canvas.getBoundingClientRect();
       const word = player.scene.items.find((one) => one.role === "word");
-      const at = { clientX: box.left + word.x + 3, clientY: box.top + word.y + 3, bubbles: true };
+      const [x, y] = [word.x + 3, word.y + 3].map((one) => one * player.scale);
+      const at = { clientX: box.left + x, clientY: box.top + y, bubbles: true };
       player.canvas.dispatchEvent(new MouseEvent("click", at));
       return player.scene.items.filter((one) => one.role === "contents").map((one) => one.text);"""
     assert browser.run(click) == ["64 elements: 0 to 63"]
@@ -219,7 +236,7 @@ def test_it_measures_itself(browser: Browser, tmp_path: Path):
     browser.open(tmp_path / "page.html", "?measure")
     measured = browser.run("return page.measured")
     assert measured["steps"] == browser.run("return longest().count")
-    assert measured["median"] < 60  # the goal is 16 ms; tests may share their cores
+    assert measured["median"] < 16
 
 
 # What kinds of things the picture shows, at five steps of two kernels.
@@ -234,7 +251,7 @@ FRAMES = [
     ("interleaved_idx", 6, {"lane": 64, "word": 64, "queue": 64, "arrow": 32}),
     ("interleaved_idx", 4, {"lane": 64, "word": 64}),
     ("warp_shfl", 1, {"lane": 64, "word": 2, "arrow": 16}),
-    ("atomic_thread", 1, {"lane": 64, "sector": 1, "used": 32, "arrow": 32, "result": 1}),
+    ("atomic_thread", 1, {"lane": 64, "sector": 1, "used": 1, "arrow": 32, "result": 1}),
     # the words of `work` that are near those of the step, of 64 of them
     ("global_tree", 3, {"lane": 64, "sector": 4, "used": 32, "arrow": 32, "result": 24}),
 ]

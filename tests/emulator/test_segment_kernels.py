@@ -15,16 +15,16 @@ from gpureduce.core import dtypes
 EXACT = {"int32": False, "float16": True, "float32": True, "float64": True}
 
 
-def details(dtype, count, by_offsets, is_sorted, exactly, as_digits):
-    """The tuple of gpureduce/core/segments_on_device.py."""
-    whole = "float64" if as_digits else "int64"
+def request(dtype, count, exactly, **how):
+    whole = "float64" if how["as_digits"] else "int64"
     target = dtypes.load_of(np.dtype(whole if dtype == "int32" else dtype))
     acc = _host.ACC_U64 if dtype == "int32" else _host.ACC_F64 if dtype == "float64" else (
         _host.ACC_F32
     )  # fmt: skip
     initial = (0, 0) if dtype == "int32" else (0.0, 0.0)
-    how = True, count, 0, 0, False, -1, as_digits
-    return acc, exactly, target, initial, by_offsets, is_sorted, *how
+    own = np.dtype(dtype)
+    given = own.kind, own.itemsize, acc, exactly, target, initial, False
+    return traced.request(*given, segments=count, check=True, **how)
 
 
 def watch(values, numbers, count, *, by_offsets=False, is_sorted=0, exactly=None, as_digits=False):
@@ -33,10 +33,10 @@ def watch(values, numbers, count, *, by_offsets=False, is_sorted=0, exactly=None
     result = np.dtype(np.int64) if dtype == "int32" or as_digits else values.dtype
     shape = (count, *values.shape[1:], *([75] if as_digits else []))
     out, reports = np.full(shape, 77, result), []
-    traced.watched_segments(
-        values, numbers, out, values.dtype.kind, "i", 0,
-        details(dtype, count, by_offsets, is_sorted, exactly, as_digits), reports,
-    )  # fmt: skip
+    how = request(
+        dtype, count, exactly, by_offsets=by_offsets, sorted=is_sorted, as_digits=as_digits
+    )
+    traced.watched_run(how, values, numbers, out, reports)
     assert json.loads(reports[0])["races"] == []
     return out
 

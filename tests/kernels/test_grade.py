@@ -10,13 +10,15 @@ from pathlib import Path
 import pytest
 
 import gpureduce
+from gpureduce.classroom import assignments
 from gpureduce.cli.main import main
 from user_kernels import TREE, some
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="no compiler")
 ASSIGNMENTS = Path(__file__).resolve().parents[2] / "notebooks" / "assignments"
 NAMES = sorted(path.name for path in ASSIGNMENTS.iterdir()) if ASSIGNMENTS.exists() else []
-WRONG = sorted(path.relative_to(ASSIGNMENTS) for path in ASSIGNMENTS.glob("*/wrong/*.cu"))
+FILES = sorted(path.relative_to(ASSIGNMENTS) for path in ASSIGNMENTS.rglob("*.cu"))
+WRONG = [path for path in FILES if "wrong" in path.parts]
 
 
 def test_there_are_assignments():
@@ -25,30 +27,13 @@ def test_there_are_assignments():
         assert sum(path.parts[0] == name for path in WRONG) >= 3
 
 
-@pytest.mark.parametrize("name", some(NAMES, 2))
-def test_a_reference_passes_and_its_start_does_not(name):
-    folder = ASSIGNMENTS / name
-    grade = gpureduce.grade(folder / "reference.cu", folder / "spec.toml")
-    assert grade.points == grade.most == 10, str(grade)
-    assert gpureduce.grade(folder / "reference.cu", folder / "spec.toml", seed=7).points == 10
-    start = gpureduce.grade(folder / "start.cu", folder / "spec.toml")
-    assert start.points < 7, str(start)
-
-
-@pytest.mark.parametrize("path", some(WRONG, 4), ids=str)
-def test_a_wrong_solution_loses_the_points_it_should(path):
-    """The first line of the file names the rules; of a wrong kernel, no other rule but these."""
-    file, spec = ASSIGNMENTS / path, ASSIGNMENTS / path.parts[0] / "spec.toml"
-    first = file.read_text().partition("\n")[0]
-    loses = set(re.fullmatch(r"// loses: (.*)", first)[1].split("; "))
-    grade = gpureduce.grade(file, spec)
-    lost = {row.rule for row in grade.rows if not row.holds}
-    assert loses <= lost, str(grade)
-    if "right" not in loses and "no races" not in loses:
-        assert lost == loses, str(grade)
-    else:  # the rules of counts give points to right kernels alone
-        others = lost - loses
-        assert not others & {"right", "no races", "compiles"}, str(grade)
+@pytest.mark.parametrize("path", some(FILES, 4), ids=str)
+def test_an_assignment(path):
+    """The reference gets all points and the start file none. A wrong solution loses some."""
+    one = assignments.find(str(ASSIGNMENTS / path.parts[0]))
+    points, problem = assignments.checked_file(one, path.relative_to(path.parts[0]).as_posix())
+    assert not problem and points.endswith(" of 10"), (points, problem)
+    assert path.name not in ("start.cu",) or points == "0 of 10"
 
 
 RULES = {
@@ -81,13 +66,13 @@ def test_rules():
         ({}, "has no rule"),
         (
             {"rules": []},
-            "has 'rules'; a spec has title, dtypes, launch, blocks, sizes, assume, n, require",
+            "a spec has title, kernel, dtypes, launch, blocks, sizes, assume, n, hints, require",
         ),
         ({"require": [{"rule": "fast"}]}, "has the rule 'fast'; a rule is one of"),
         ({"require": [{"rule": "speed <= 3"}]}, "a rule is one of"),
         ({"require": [{"rule": "atomics <= 2 times the least"}]}, "the least is known for"),
         ({"require": [{"rule": "right", "points": -1}]}, "points are a number from 0"),
-        ({"require": [{"points": 3}]}, "it has rule, points, says"),
+        ({"require": [{"points": 3}]}, "it has rule, points, says, given"),
         ({"require": [{"rule": "block_barrier <= 3"}]}, "did you mean block_barriers?"),
         ({"require": [{"rule": "right"}], "dtypes": ["complex64"]}, "not 'complex64'"),
         ({"require": [{"rule": "right"}], "dtypes": []}, "at least one dtype"),
@@ -95,6 +80,10 @@ def test_rules():
         ({"require": [{"rule": "right"}], "launch": {"alone": "maybe"}}, "one of yes, no"),
         ({"require": [{"rule": "right"}], "launch": {"speed": 3}}, "no option 'speed'"),
         ({"require": [{"rule": "right"}], "n": 0}, "n must be from 1"),
+        ({"require": [{"rule": "right"}], "hints": "no"}, "hints must be true or false"),
+        ({"require": [{"rule": "right"}], "kernel": "a b"}, "kernel must be the name"),
+        ({"require": [{"rule": "right", "given": 1}]}, "given must be true or false"),
+        ({"require": [{"rule": "right assuming luck"}]}, "'right assuming luck': a condition has"),
     ],
 )
 def test_a_spec_that_cannot_be(spec, message):
@@ -169,7 +158,7 @@ def test_forms_of_a_grade(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["points"] == 4
     assert main(["grade", *paths, "--gradescope", "--seed", "3"]) == 0
     assert json.loads(capsys.readouterr().out)["tests"][0]["score"] == 4
-    for forms in (["--otter", "a", "--nbgrader", "b"], ["--gradescope", "--json"]):
+    for forms in (["--rule", "1", "--json"], ["--gradescope", "--json"]):
         assert main(["grade", *paths, *forms]) == 2
         said = capsys.readouterr().err
         assert "are different outputs" in said and all(f in said for f in forms if f[0] == "-")
@@ -185,7 +174,7 @@ def test_reasons_are_printed_in_full():
 def test_a_reason_of_several_rules_is_printed_once():
     rules = [{"rule": "right"}, {"rule": "no races"}]
     shown = str(gpureduce.grade(TREE.replace("unsigned", "unsinged", 1), {"require": rules}))
-    assert shown.count("the compiler refuses") == 1 and "\n\nright, no races:\n" in shown, shown
+    assert shown.count("the compiler refuses") == 1 and shown.count("not judged") == 2, shown
 
 
 @pytest.mark.parametrize(
@@ -218,3 +207,107 @@ def test_files_that_do_not_end_or_are_nested_too_deeply(tmp_path):
             gpureduce.grade(TREE, path)
     with pytest.raises(gpureduce.KernelError, match="/dev/zero is no kernel's text"):
         gpureduce.kernel(Path("/dev/zero"))
+
+
+def test_what_a_task_needs_is_said_once():
+    spec = {"dtypes": ["int32", "float32"], "require": [{"rule": "compiles"}, {"rule": "right"}]}
+    spec["blocks"] = "powers_of_two"
+    text = TREE.replace("template <typename In, typename Acc> ", "")
+    text = text.replace("(In in, Acc *", "(const int *in, int *").replace("Acc", "int")
+    said = str(gpureduce.grade(text, spec))
+    assert said.count("the task needs float32, too: begin with template <typename In,") == 1
+    assert gpureduce.grade(text, spec)._repr_html_().count("the task needs float32") == 1
+    both = TREE + text.replace("my_rung", "two")
+    assert gpureduce.grade(both, spec, name="my_rung").points == 2
+
+
+def test_one_of_several_kernels_is_graded(tmp_path, capsys):
+    (tmp_path / "my.cu").write_text(TREE + TREE.replace("my_rung", "two"))
+    (tmp_path / "spec.toml").write_text('[[require]]\nrule = "compiles"\n')
+    file, spec = str(tmp_path / "my.cu"), str(tmp_path / "spec.toml")
+    for words in ([f"{file}:two"], [file, "--name", "two"]):
+        assert main(["grade", spec, *words]) == 0 and "1 of 1 points" in capsys.readouterr().out
+    assert main(["grade", spec, f"{file}:two", "--name", "my_rung"]) == 2
+    assert main(["check", f"{file}:no", "--device", "emulator"]) == 2
+    assert "there is no kernel 'no'" in capsys.readouterr().err
+
+
+def test_given_rules_earn_only_beside_another_one():
+    rules = [{"rule": "compiles", "given": True}, {"rule": "no races", "given": True}]
+    rules += [{"rule": "right assuming powers_of_two"}, {"rule": "right"}, {"rule": "lines <= 99"}]
+    spec = {"dtypes": ["int32"], "require": rules}
+    start = TREE.replace("for (", "for (; false;) for (")
+    halving = TREE.replace("stride = 512", "stride = blockDim.x / 2").replace(
+        " && tid + stride < blockDim.x", ""
+    )
+    expected = {
+        start: "given given fails fails not judged",
+        halving: "holds holds holds fails not judged",
+        TREE: "holds holds holds holds holds",
+        TREE.replace("Acc sum", "sum").replace("tid;", "tic;"):
+            "fails not judged not judged not judged not judged",
+    }  # fmt: skip
+    for text, states in expected.items():
+        grade = gpureduce.grade(text, spec)
+        assert " ".join(row.state for row in grade.rows) == states, str(grade)
+        assert grade.points == states.count("holds")
+    shown = str(gpureduce.grade(start, spec))
+    assert shown.count("for the same reason") == 1 and shown.count("They earn points once") == 1
+
+
+def test_the_dtypes_are_the_kernels_own():
+    text = TREE.replace("template <typename In, typename Acc> ", "")
+    text = text.replace("(In in, Acc *", "(const float *in, float *").replace("Acc", "float")
+    for own in ({}, {"dtypes": "own"}):
+        spec = {"require": [{"rule": "right"}, {"rule": "atomics == 0"}], **own}
+        grade = gpureduce.grade(text, spec)
+        assert grade.points == 2 and grade.verdict.dtypes == ("float32",)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [("        __syncthreads();\n", ""), ("stride = 512", "stride = blockDim.x / 2"),
+     ("__syncthreads();\n    for", "if (tid < 5) __syncthreads();\n    for")],
+)  # fmt: skip
+def test_without_hints_nothing_says_what_to_mend(change):
+    spec = {"dtypes": ["int32"], "require": [{"rule": "right"}, {"rule": "no races"}]}
+    text = TREE.replace(*change)
+    remedies = re.compile(r"(?i)missing|put a|start at the next|mend|lift this|take it|to try next")
+    for hints in (True, False):
+        grade = gpureduce.grade(text, {**spec, "hints": hints})
+        shown = f"{grade}\n{grade.verdict}\n{grade.verdict._repr_html_()}"
+        assert bool(remedies.search(shown)) is hints, shown
+        assert grade.points < 2
+
+
+def test_a_rule_has_an_exit_status(tmp_path, capsys):
+    (tmp_path / "spec.toml").write_text(
+        '[[require]]\nrule = "right"\n[[require]]\nrule = "use foo"\n'
+    )
+    (tmp_path / "my.cu").write_text(TREE)
+    words = ["grade", str(tmp_path / "spec.toml"), str(tmp_path / "my.cu"), "--rule"]
+    assert main([*words, "1"]) == 0
+    with pytest.raises(SystemExit, match="1"):
+        main([*words, "2"])
+    assert main([*words, "3"]) == 2 and "--rule must be from 1 to 2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("where", ["blocks=powers_of_two", "blocks=256 sizes=full_blocks"])
+def test_no_comment_says_where_a_kernel_is_to_be_right(where):
+    """That is for the spec to say: `check` tries a kernel there alone."""
+    text = TREE.replace("stride = 512", "stride = blockDim.x / 2")
+    text = text.replace(" && tid + stride < blockDim.x", "")
+    spec = {"dtypes": ["int32"], "require": [{"rule": "right"}]}
+    grade = gpureduce.grade(f"// gpureduce: {where}\n{text}", spec)
+    assert grade.points == 0 and "The spec launches it with blocks=any" in grade.rows[0].why
+    assert gpureduce.grade(text, {**spec, "blocks": "powers_of_two"}).points == 1
+
+
+def test_a_kernel_without_n_is_for_a_spec_with_sizes():
+    """It is right where n fills its blocks, and no other n is tried."""
+    text = TREE.replace(", size_t n)", ")").replace("i < n ? Acc(in[i]) : Acc(0)", "Acc(in[i])")
+    spec = {"dtypes": ["int32"], "require": [{"rule": "right"}, {"rule": "lines <= 99"}]}
+    grade = gpureduce.grade(text, spec)
+    assert grade.points == 0 and "takes no number of elements" in grade.notes[0]
+    for where in ({"sizes": "full_blocks"}, {"assume": "full_blocks"}):
+        assert gpureduce.grade(text, {**spec, **where}).points == 2

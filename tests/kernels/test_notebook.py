@@ -121,3 +121,8 @@ def test_the_command(tmp_path, capsys):
     assert "bad.cu:4:" in capsys.readouterr().err
     assert main(["check", str(tmp_path / "none.cu")]) == 2
     assert "none.cu" in capsys.readouterr().err
+
+
+def test_help_lists_the_options(shell, capsys):
+    shell.run_cell_magic("kernel", "--help", "x")
+    assert "--no-hint" in capsys.readouterr().out

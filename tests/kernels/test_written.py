@@ -67,6 +67,7 @@ CONDITIONAL = {
     "shift_split": ("at_most_256", []),
     "by4": ("powers_of_two full_blocks", ["Add the elements behind the last full part, too"]),
     "fixed_n": ("powers_of_two at_most_256", ["cache has room for blocks of up to 256 threads",
+                                              "Wrong for 96, 160: at 96 the steps are 48, 24, 12",
                                               "tried with n = 33792 alone"]),
     "le": ("full_blocks", ["Take < in place of <= in i <= N"]),
     "maskif": ("full_blocks", ["line 6: thread 0 shuffles from lane 16 of its warp, which takes no "
@@ -77,7 +78,8 @@ CONDITIONAL = {
     "lambda_in_kernel": ("powers_of_two", []),
     "no_zero_pad": ("powers_of_two full_blocks", ["Store 0 where there is no element"]),
     "two_steps_in_a_line": ("powers_of_two lockstep", ["elements 48 to 63 were added twice"]),
-    "templated_block": ("powers_of_two at_most_512 full_blocks lockstep", ["from[32]"]),
+    "templated_block": ("powers_of_two at_most_512 full_blocks lockstep", [
+        "from[32]", "Read from[at + THREADS] only where at + THREADS < n, to lift this"]),
     "two_loads": ("powers_of_two full_blocks", ["where every thread has 2 elements"]),
     "macro_head": ("powers_of_two", ["48, 24, 12, 6, 3, 1"]),
     "macro_step": ("256", ["line 14: thread 256 writes cache[256]",
@@ -116,6 +118,17 @@ CONDITIONAL = {
     "times_bool": ("full_blocks", []),
     "class_template": ("powers_of_two", []),
     "program_check": ("powers_of_two", []),
+    "two_elements_untested": ("powers_of_two full_blocks", [
+        "thread 4 reads in[4]; in has 1 element (its guard begins at the next 16 bytes). Read "
+        "in[i] only where i < n, to lift this"]),
+    "tail_beyond": ("at_least_64", ["Wrong for 32: at 32, line 8: thread 16 reads s[32]; s has 32 "
+                                    "elements. Add only where tid + o < blockDim.x, to lift this"]),
+    "sums_of_four_warps": ("128 full_blocks", ["smem[4]; smem has 4 elements"]),
+    "named_as_in_std": ("powers_of_two", []),
+    "unguarded_load": ("powers_of_two full_blocks", ["line 4: thread 4 reads in[4]"]),
+    "unused_load": ("full_blocks", ["line 3: thread 4 reads in[4]; in has 1 element"]),
+    "one_block_constant": ("256", ["The constant 1048576 of the text was 8192"]),
+    "large_constant": ("256", ["The constant 1048576 of the text was 8192"]),
 }  # fmt: skip
 RIGHT = (
     "adding_operator agg_activemask aligned_struct arch700 conversion_outside "
@@ -127,10 +140,12 @@ RIGHT = (
     "lookback_volatile exch_flag_volatile_read window_lookback add4_by_value grid_threads "
     "atomic_reference atomic_flag butterfly half2_sum any_block cas_float hillis_steele "
     "chunk_ceil struct_reduce warps_leave inc_wraps padded_cells mask_of_half exch_loop "
-    "warp_handshake do_flag even_lanes atomic_exchange"
+    "warp_handshake do_flag even_lanes atomic_exchange ticket_and_total volatile_view "
+    "lock_parameter"
 ).split()
 WRONG = {
-    "half_warp_branch": ["2 wait in __shfl_down_sync(0xffffffff)"],
+    "half_warp_branch": ["wrong: line 13: the mask of __shfl_down_sync names 32 lanes, 30 of which "
+                         "do not come", "2 wait in __shfl_down_sync(0xffffffff)"],
     "bound_of_a_thread": [],
     "lock_without_loop": ["use atomicAdd(&out[0], ...)"],
     "mirrored_reads": ["it races"],
@@ -199,7 +214,11 @@ WRONG = {
     "stride_of_block": ["element 32 was added twice"],
     "twice_unsynced": ["missing: __syncthreads()"],
     "block_fence": ["missing: __threadfence()"],
-    "no_reset": [],
+    "no_reset": ["line 15: right once, wrong in the next launch: count is not 0 again; let the "
+                 "last thread set count = 0"],
+    "ticket_unfenced": ["count is not 0 again", "it races"],
+    "init_unsynced": ["it races: line 4 writes what line 7 updates in another thread: put a "
+                      "__syncthreads() between the two lines", "1 pair of lines that race"],
     "tile_loop": ["missing: __syncthreads()"],
     "break_out": ["line 8 leaves before the __syncthreads() of line 10"],
     "endless": ["line 7: d is unsigned, so d >= 0 always holds"],
@@ -211,6 +230,16 @@ WRONG = {
     "volatile_no_ticket": ["missing: grid.sync()"],
     "group_branch": ["line 13: __syncthreads() stands in the if of line 11"],
     "grid_sync_missing": ["it races"],
+    "sum_of_all_lanes": ["Line 6 writes what line 10 reads in another thread: put a "
+                         "__syncthreads() between the two lines"],
+    "vectors_behind_one": ["line 7: thread 0 uses a float4 at an address that is no multiple"],
+    "grid_sync_in_if": ["line 12: grid.sync() stands in the if of line 12"],
+    "every_lane_stores": ["missing: one writer", "missing: __syncthreads()"],
+    "quarter_step": ["for n = 129, block = 256", "element 128 was left out"],
+    "total_of_each_thread": ["element 0 was added 32 times"],
+    "partials_of_a_block": ["element 1024 was left out"],
+    "last_of_one_thread": ["element 32 was left out"],
+    "large_unsynced": ["missing: __syncthreads()"],
 }  # fmt: skip
 
 
@@ -299,6 +328,28 @@ def test_a_kernel_that_sums_nothing_is_left_out_of_a_program(tmp_path, capsys):
     assert main(["check", str(file)]) == 2
 
 
+def test_a_fault_that_no_sum_shows_is_told_for_the_blocks_of_the_user():
+    verdict, said = check("tail_beyond", blocks=32)
+    assert "wrong: line 8: thread 16 reads s[32]" in verdict.headline and not verdict.right
+    assert "second launch" not in said
+
+
+def test_a_tree_of_an_odd_step_is_told_for_the_block_of_the_user():
+    said = check("lecture_tree", blocks=96)[1]
+    assert "the steps are 48, 24, 12, 6, 3, 1, and the step from 3 to 1 leaves out" in said
+
+
+def test_hints_to_take_a_tree():
+    assert "queue for one address of the block; use a tree" in check("whole_program")[1]
+    assert "One thread adds up the block, and the others wait" in check("padded_cells")[1]
+
+
+def test_pages_have_the_advice_on_races():
+    verdict, said = check("macro_race")
+    advice = "Put a __syncthreads() behind the statement of line 9, within the loop"
+    assert advice in verdict.to_html() and advice in said
+
+
 def test_a_read_on_which_a_sum_depends_is_no_remark():
     text = (WRITTEN / "lecture_tree.cu").read_text()
     line = "    cell[me] = at < count ? values[at] : 0;"
@@ -332,6 +383,11 @@ def test_loads_by_value_are_counted(file, sectors):
     ("text", "message"),
     [
         (plain("out[0] = 1;").replace("size_t n", "size_t n, int k"), "has the parameter 'int k'"),
+        (plain("if (n) out[0] = in[0] * w[0];").replace("size_t n", "float *w, size_t n"),
+         "reads in and w: gpureduce judges sums of one array"),
+        ("__constant__ int size;\n" + plain("if (size == n) out[0] = in[0];"),
+         "the __constant__ variable size, whose value the host sets"),
+        (plain("float sum = in[0];").partition("//")[0], "its code does not use out"),
         (
             "template <int BLOCK, int ROUNDS> " + plain("out[0] = in[ROUNDS % BLOCK];"),
             "the number ROUNDS, whose value stands nowhere: give it a default",
@@ -344,6 +400,37 @@ def test_loads_by_value_are_counted(file, sectors):
 def test_texts_that_are_refused(text, message):
     with pytest.raises(gpureduce.KernelError, match=message):
         gpureduce.kernel(text)
+
+
+SHARED = """__global__ void f(const float *in, float *out, int n)
+{
+    __shared__ float s[4];
+    int i = threadIdx.x;
+    s[i] = in[i];
+    out[0] = s[0];
+}
+"""
+_SIZE = "f.cu:3: error: the size of a __shared__ array must be a constant, or use extern __shared__"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[4];", "[4]", "line 3: a ; is missing"),
+        ("[4];", "", "line 3: a ; is missing"),
+        ("[4]", "[blockDim.x]", _SIZE),
+        ("[4]", "[n]", _SIZE),
+        ("[4]", "[]", _SIZE),
+        ("float s", "real s", "f.cu:3:"),
+        ("}\n", "", "f.cu: error: a } is missing"),
+        ("void", "float", "line 1: f returns float; a kernel returns void"),
+    ],
+)
+def test_mistakes_in_a_text_are_named_in_its_own_words(old, new, message):
+    with pytest.raises(gpureduce.KernelError) as error:
+        gpureduce.kernel(SHARED.replace(old, new)).loaded([("f32", "f32")])
+    said = str(error.value)
+    assert message in said and "gr_" not in said, said
 
 
 def test_a_kernel_that_needs_cub_is_refused():
@@ -588,6 +675,9 @@ def test_a_kernel_without_n_takes_what_fills_its_blocks():
     assert gpureduce.sum(ones, k, "int32", device="emulator").value == 2048
     with pytest.raises(ValueError, match="two_loads takes no n: it adds up multiples of 512"):
         gpureduce.sum(ones[:2000], k, "int32", device="emulator")
+    with pytest.raises(ValueError, match=r"it adds up multiples of 512 .*, not 2055"):
+        gpureduce.races(k, 2055)
+    assert gpureduce.races(k).n == 8 * 512 and gpureduce.replay(k, block=32).n == 4 * 64
 
 
 def test_a_spec_may_allow_a_condition():

@@ -39,7 +39,7 @@ int main(int count, char **argument)
         return 2;
     size_t rows = strtoull(argument[2], NULL, 10), columns = strtoull(argument[3], NULL, 10);
     bool along_rows = atoi(argument[4]) == 1;
-    gr_axis_request request = {.load = GR_LOAD_i32, .acc = GR_ACC_u32};
+    gr_groups_request request = {.load = GR_LOAD_i32, .acc = GR_ACC_u32};
     gr_axes *axes = &request.axes;
     gr_axis_plan plan;
     gr_error error;

@@ -86,20 +86,13 @@ def library(request):
     return request.param()
 
 
-def data(dtype, n, seed=0):
-    if not dtype.startswith("complex"):
-        return array_of(dtype, n, seed)
-    part = {"complex64": "float32", "complex128": "float64"}[dtype]
-    return (array_of(part, n, seed) + 1j * array_of(part, n, seed + 1)).astype(dtype)
-
-
 def spread(library, parts, count):
     return [library.put(part, i % count) for i, part in enumerate(parts)]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_one_bit_pattern_for_any_number_of_cards(library, dtype, four_devices):
-    array = data(dtype, 1_000_003)
+    array = array_of(dtype, 1_000_003)
     whole = gpureduce.sum(array).value
     parts = np.array_split(array, 9)
     for count in range(1, len(cards()) + 1):
@@ -190,7 +183,7 @@ def test_slices_along_axes(library, dtype, axis):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "complex64"])
 def test_host_arrays_over_all_cards(dtype):
-    array = np.tile(data(dtype, 1_000_003), 80)
+    array = np.tile(array_of(dtype, 1_000_003), 80)
     whole = gpureduce.sum(array, device="cpu").value
     for device in ("cuda:*", cards()[:2], ["cpu", *cards()], cards()[1:2]):
         for _ in range(3):
@@ -265,7 +258,7 @@ def test_64_threads_over_all_cards(library):
 
 
 def test_accumulators_of_several_cards(library):
-    array = data("float64", 300_000)
+    array = array_of("float64", 300_000)
     total = gpureduce.Accumulator("float64")
     for part in spread(library, np.array_split(array, 7), len(cards())):
         total += part

@@ -12,7 +12,7 @@ import gpureduce
 from cases import array_of, broken_off_after, same_bits
 from gpureduce.core import devices
 from gpureduce.several.parts import _Elapsed
-from producers import ByInterface, OnDevice
+from producers import ByInterface, OnDevice, on_device
 
 DTYPES = [
     "float16",
@@ -39,9 +39,7 @@ def spread(parts, count=4):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_parts_have_the_bits_of_the_whole(device_count, dtype):
-    array = array_of(dtype, 3000) if dtype != "complex64" else (
-        array_of("float32", 3000) + 1j * array_of("float32", 3000, 1)
-    ).astype(dtype)  # fmt: skip
+    array = array_of(dtype, 3000)
     whole = gpureduce.sum(array).value
     for parts in (cut(array, 1), cut(array, 3), cut(array, 9)[::-1]):
         for some in (
@@ -113,15 +111,6 @@ def test_integers_wrap_around(four_devices):
     assert gpureduce.sum_parts(parts, dtype="int32").value.dtype == np.int32
 
 
-def test_dtype_is_that_of_the_sum(four_devices):
-    parts = [array_of("float32", 100, i) for i in range(3)]
-    whole = gpureduce.sum(np.concatenate(parts), dtype="float64").value
-    assert same_bits(
-        gpureduce.sum_parts(spread(parts), dtype="float64", device="emulator").value, whole
-    )
-    assert same_bits(gpureduce.sum_parts(parts, dtype=np.float64).value, whole)
-
-
 def test_strided_parts(four_devices):
     square = array_of("float64", 64 * 64).reshape(64, 64)
     parts = [OnDevice(square[i::4, ::-1], i) for i in range(4)]
@@ -163,10 +152,10 @@ def test_slices_of_one_array_along_axes(four_devices, dtype, axis):
 
 @pytest.mark.parametrize("dtype", ["float64", "float16", "complex64"])
 def test_exact_sums_that_the_cut_goes_through(four_devices, dtype):
-    """Digits are made where each part lies; no slice of a part is asked for."""
+    """Digits are made where each part lies; the first one has no slices."""
     array = array_of("float64", 8 * 3000).reshape(8, 3000).astype(dtype)
     wanted = gpureduce.sum(array, axis=0).value
-    parts = [with_attributes(array[:3]), array[3:5], OnDevice(array[5:], 2)]
+    parts = [on_device(array[:3]), array[3:5], OnDevice(array[5:], 2)]
     found = gpureduce.sum_parts(parts, axis=0, device="emulator")
     assert found.value.dtype == wanted.dtype and found.value.tobytes() == wanted.tobytes()
     timing = found.timing
@@ -182,14 +171,6 @@ def test_real_parts_have_complex_sums():
     found = gpureduce.sum_parts(parts, axis=0, dtype="complex128").value
     wanted = gpureduce.sum(np.concatenate(parts), axis=0, dtype="complex128").value
     assert found.dtype == wanted.dtype and found.tobytes() == wanted.tobytes()
-
-
-def with_attributes(array):
-    """An array on the emulated device 0 that has no slices."""
-    array = np.ascontiguousarray(array)
-    shown = ByInterface(array, data=(array.ctypes.data, False))
-    shown.dtype, shown.shape = array.dtype, array.shape
-    return shown
 
 
 WRONG = [
@@ -274,13 +255,6 @@ def test_many_threads(four_devices):
 
     with concurrent.futures.ThreadPoolExecutor(64) as pool:
         assert all(same_bits(value, whole) for value in pool.map(work, range(320)))
-
-
-def test_no_references_are_kept(four_devices):
-    part = OnDevice(np.ones(10), 1)
-    for _ in range(3):
-        gpureduce.sum_parts([part, part], device="emulator")
-        assert part.shown.held_by_others() == 0
 
 
 def test_calls_leave_the_current_device_as_it_was(four_devices):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import math
 import os
@@ -9,8 +10,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +120,9 @@ def array_of(dtype: str, n: int, seed: int = 0) -> np.ndarray[Any, Any]:
     """Random numbers of all sizes: a lost, doubled or shifted element changes the sum."""
     rng = np.random.default_rng([seed, n])
     kind = numpy_dtype(dtype)
+    if kind.kind == "c":
+        real, imaginary = (array_of("float64", n, one) for one in (seed, seed + 1))
+        return (real + 1j * imaginary).astype(kind)
     if dtype == "bool":
         return rng.random(n) < 0.5
     if kind.kind in "iu":
@@ -165,7 +170,25 @@ def check(result: gpureduce.SumResult, array: np.ndarray[Any, Any], dtype: Any =
     assert allowed <= 0.1 * magnitude(array) + 2.0**-25
 
 
-class _Stop(Exception):
+@contextlib.contextmanager
+def meanwhile(work: Callable[[], object]) -> Iterator[None]:
+    """Another thread calls this again and again, until the block ends."""
+    ended = threading.Event()
+
+    def repeat() -> None:
+        while not ended.is_set():
+            work()
+
+    thread = threading.Thread(target=repeat)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+class Stopped(Exception):
     pass
 
 
@@ -173,7 +196,7 @@ def broken_off_after(seconds: float, call: Callable[[], object]) -> float | None
     """How long a call took that a raising signal handler broke off; None if it came through."""
 
     def stop(signum: int, frame: object) -> None:
-        raise _Stop
+        raise Stopped
 
     before = signal.signal(signal.SIGALRM, stop)
     # Python calls a function of hypothesis at each garbage collection, and drops what is raised
@@ -186,7 +209,7 @@ def broken_off_after(seconds: float, call: Callable[[], object]) -> float | None
             call()
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
-    except _Stop:
+    except Stopped:
         return time.perf_counter() - start
     finally:
         signal.signal(signal.SIGALRM, before)

@@ -26,6 +26,7 @@ ORDERS: dict[str, Callable[[np.random.Generator, Array], Array]] = {
 }
 BLOCKS = (32, 64, 96, 160, 256, 320, 384)
 GRIDS = (1, 2, 3, 5, 8)
+GRIDS_OF_A_CARD = (*GRIDS, 132, 1000)
 SCHEDULES = (("forward", 0), ("reverse", 0), ("random", 1), ("random", 2), ("lockstep", 0))
 STEPS = (1, 2, 3, -1, -2)
 
@@ -53,7 +54,8 @@ def draw(rng: np.random.Generator, devices: list[str]) -> Way:
         "step": STEPS[pick(len(STEPS))],
     }
     if device in ("emulator", "cuda"):
-        way |= {"block": BLOCKS[pick(len(BLOCKS))], "grid": GRIDS[pick(len(GRIDS))]}
+        grids = GRIDS_OF_A_CARD if device == "cuda" else GRIDS
+        way |= {"block": BLOCKS[pick(len(BLOCKS))], "grid": grids[pick(len(grids))]}
     else:
         way |= {"pieces": int(pick(1, 6))}
     if device.startswith("emulator"):
@@ -73,7 +75,8 @@ def placed(array: Array, offset: int, step: int) -> Array:
     return view
 
 
-def _on_card(array: Array) -> Any:
+def on_card(array: Array) -> Any:
+    """The array as one of CuPy or PyTorch."""
     import cupy
 
     if array.dtype.name != "bfloat16":
@@ -87,7 +90,7 @@ def _add(total: gpureduce.Accumulator, way: Way, piece: Array) -> None:
     if way["device"] == "emulator array":
         total.add(ByDLPack(piece), device="emulator")
     elif way["device"] == "cuda array":
-        total.add(_on_card(piece))
+        total.add(on_card(piece))
     elif piece.flags.c_contiguous:
         total._total.add(piece, dtypes.load_of(piece.dtype), 1, True, way["threads"])
     else:

@@ -182,6 +182,17 @@ class ByInterface:
         }
 
 
+def on_device(array: np.ndarray, **changes: object) -> Any:
+    """The array as one on the device, with the attributes that all libraries' arrays have."""
+    shown: Any = (
+        ByDLPack(array)
+        if array.dtype.name == "bfloat16"
+        else ByInterface(array, **{"data": (array.ctypes.data, False)} | changes)
+    )
+    shown.dtype, shown.shape = array.dtype, array.shape
+    return shown
+
+
 # The fake CuPy's current stream: the default one, unless a test changes it.
 CUPYS_STREAM = types.SimpleNamespace(ptr=0)
 

@@ -5,25 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 import gpureduce
+from axis_cases import random_array
 from cases import numpy_dtype
 from gpureduce.core.device_array import DeviceArray
-from producers import ByDLPack, ByInterface
+from producers import on_device
 
-FLOATS = ["float16", "bfloat16", "float32", "float64"]
 INTEGERS = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
 COMPLEX = ["complex64", "complex128"]
 INDEXES = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
-
-
-def on_device(array):
-    """The array as one on the device, which has what all libraries' arrays have."""
-    shown = (
-        ByDLPack(array)
-        if array.dtype.name == "bfloat16"
-        else ByInterface(array, data=(array.ctypes.data, False))
-    )
-    shown.dtype, shown.shape = array.dtype, array.shape
-    return shown
 
 
 def by_host(values, ids=None, **how):
@@ -64,11 +53,8 @@ def assert_same(found, want):
 def random_values(rng, dtype, shape):
     """Numbers of usual sizes or of all, among them some that are not finite."""
     kind = numpy_dtype(dtype)
-    if kind.kind == "b":
-        return rng.random(shape) < 0.5
-    if kind.kind in "iu":
-        limits = np.iinfo(kind)
-        return rng.integers(limits.min, limits.max, shape, kind, endpoint=True)
+    if kind.kind in "biu":
+        return random_array(rng, dtype, shape)
     if kind.kind == "c":
         return (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(kind)
     most = {"float16": 7, "float64": 500}.get(dtype, 60)

@@ -21,9 +21,9 @@ def test_calls_of_python_are_found(tmp_path, monkeypatch):
         (tmp_path / "bindings" / name).write_text("PyObject_CallNoArgs(method);\n")
     assert not includes.callbacks()
     for call in ("PyObject_CallFunction(plan, 0)", 'PyImport_ImportModule("gpureduce.core.plan")'):
-        (tmp_path / "bindings" / "device" / "axis.c").write_text(f"{call};\n")
-        assert includes.callbacks() == ["csrc/bindings/device/axis.c calls Python"]
-    (tmp_path / "bindings" / "device" / "axis.c").write_text("PyObject_CallableCheck;\n")
+        (tmp_path / "bindings" / "device" / "views.c").write_text(f"{call};\n")
+        assert includes.callbacks() == ["csrc/bindings/device/views.c calls Python"]
+    (tmp_path / "bindings" / "device" / "views.c").write_text("PyObject_CallableCheck;\n")
     (tmp_path / "bindings" / "gil.c").write_text("\n")
     assert includes.callbacks() == ["csrc/bindings/gil.c no longer calls Python"]
 

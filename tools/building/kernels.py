@@ -10,6 +10,7 @@ from building.nvcc import Archs
 
 ROOT = Path(__file__).resolve().parents[2]
 CSRC = Path("csrc")
+INCLUDE = Path("gpureduce") / "include"
 KERNEL_TABLE = CSRC / "engine" / "kernel_table.cu"
 # Headers that no kernel needs. With them, most kernels take a fourth longer to compile, those of
 # cooperative groups twice as long: libstdc++'s Bessel functions and the like, by the guard of the

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from sbom import cccl_version
 
-from building.kernels import CSRC, FEWER_HEADERS, ROOT, Kernel, read_registry, units
+from building.kernels import CSRC, FEWER_HEADERS, INCLUDE, ROOT, Kernel, read_registry, units
 from building.nvcc import (
     ARM_ARCHS,
     DEFAULT_ARCHS,
@@ -141,7 +141,7 @@ class Toolchain:
         self.module = module
         self.cc = os.environ.get("CC", "gcc").split()
         self.cxx = os.environ.get("CXX", "g++").split()
-        self.includes = [f"-I{p}" for p in (CSRC, *includes)]
+        self.includes = [f"-I{p}" for p in (CSRC, *includes, INCLUDE)]
         self.python = [
             f"-I{headers}",
             f"-isystem{numpy_headers}",

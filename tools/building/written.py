@@ -7,7 +7,7 @@ import json
 import os
 from pathlib import Path
 
-from building.kernels import CSRC, KERNEL_TABLE, ROOT, read_registry
+from building.kernels import CSRC, INCLUDE, KERNEL_TABLE, ROOT, read_registry
 from building.modules import (
     CLANG_HOOKS,
     CUDA_INCLUDES,
@@ -30,8 +30,9 @@ def nvcc_recipe() -> dict[str, object]:
     around = [ROOT / KERNEL_TABLE]
     for folder in (".", "cuda", "engine", "shared", "exact"):
         around += sorted(p for p in (ROOT / CSRC / folder).iterdir() if p.suffix in (".h", ".def"))
+    around.append(ROOT / INCLUDE / "gpureduce" / "exact_add.cuh")
     return {
-        "flags": [*NVCC_FLAGS, *(f"-I{folder}" for folder in (CSRC, *CUDA_INCLUDES))],
+        "flags": [*NVCC_FLAGS, *(f"-I{folder}" for folder in (CSRC, *CUDA_INCLUDES, INCLUDE))],
         "file": KERNEL_TABLE.as_posix(),
         "defines": {kernel.name: kernel.defines() for kernel in read_registry()},
         "sources": {p.relative_to(ROOT).as_posix(): p.read_text() for p in around},
@@ -45,13 +46,15 @@ def headers_for_users() -> dict[str, object]:
     files += [*(folder / "shared").glob("*.h"), folder / "dtypes.def"]
     files += [folder / "engine" / "compiled_kernels.h", folder / "kernels" / "parts" / "common.h"]
     files += [folder / "cuda" / "device.h", *(folder / "cuda" / "nvrtc").iterdir()]
+    texts = {p.relative_to(folder).as_posix(): p.read_text() for p in sorted(files)}
+    texts["gpureduce/exact_add.cuh"] = (ROOT / INCLUDE / "gpureduce" / "exact_add.cuh").read_text()
     return {
         "traced": [*TRACED, "-DGR_EMULATOR_TRACED"],
         "traced_by_clang": CLANG_HOOKS,
         "includes": ["emulator/include", "kernels", "."],
         "nvcc": NVCC_FLAGS,
         "cuda_includes": ["cuda", "kernels", "."],
-        "files": {p.relative_to(folder).as_posix(): p.read_text() for p in sorted(files)},
+        "files": texts,
     }
 
 
@@ -60,6 +63,17 @@ def records_of_lectures() -> dict[str, object]:
     paths = sorted((ROOT / "notebooks" / "data").glob("lecture_*_h100.json"))
     made = [json.loads(path.read_text()) for path in paths]
     return {record["lecture"]: record for record in made}
+
+
+def assignments() -> dict[str, dict[str, object]]:
+    """The files of the assignments for a class, and the texts of bundles, by folder and path."""
+    found: dict[str, dict[str, str]] = {}
+    folder = ROOT / "notebooks" / "assignments"
+    for path in sorted(p for p in folder.rglob("*") if p.suffix in (".cu", ".toml")):
+        name, _, rest = path.relative_to(folder).as_posix().partition("/")
+        found.setdefault(name, {})[rest] = path.read_text()
+    texts = sorted((ROOT / "notebooks" / "bundles").iterdir())
+    return {"assignments": {**found}, "bundles": {path.name: path.read_text() for path in texts}}
 
 
 def git_tree(folder: Path) -> tuple[str, dict[str, str]]:
@@ -84,6 +98,7 @@ _OTHERS = {
     "_nvcc.json": nvcc_recipe,
     "_headers.json": headers_for_users,
     "_records.json": records_of_lectures,
+    "_assignments.json": assignments,
 }
 FILES = (FACTS, *_OTHERS)
 

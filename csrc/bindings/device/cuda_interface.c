@@ -10,7 +10,7 @@
 enum { MOST_BYTES = 32 }; /* per element; gpu_sum.c later rejects types that it cannot sum */
 
 /* Parses a typestr such as "<f4": byte order, kind, and bytes per element. */
-static int take_typestr(PyObject *typestr, gr_gpu_array *array)
+static int take_typestr(PyObject *typestr, gr_array *array)
 {
     Py_ssize_t length;
     const char *text = PyUnicode_Check(typestr) ? PyUnicode_AsUTF8AndSize(typestr, &length) : NULL;
@@ -58,7 +58,7 @@ static int take_numbers(PyObject *tuple, int64_t *numbers)
 }
 
 /* The caller must own a reference to each tuple, since this may run Python code. */
-static int take_shape(PyObject *shape, PyObject *strides, gr_gpu_array *array)
+static int take_shape(PyObject *shape, PyObject *strides, gr_array *array)
 {
     Py_ssize_t dims = PyTuple_Check(shape) ? PyTuple_Size(shape) : -1;
     int strided = strides && strides != Py_None;
@@ -80,14 +80,12 @@ static int take_shape(PyObject *shape, PyObject *strides, gr_gpu_array *array)
     }
     if (take_numbers(strides, array->step) < 0)
         return -1;
-    for (Py_ssize_t d = 0; d < dims; d++) {
+    for (Py_ssize_t d = 0; d < dims; d++)
         if (array->step[d] % array->bytes && array->size[d] > 1) {
             PyErr_SetString(PyExc_BufferError,
                             "strides that are no multiple of the element cannot be read");
             return -1;
         }
-        array->step[d] /= array->bytes;
-    }
     return gr_check_extent(array);
 }
 
@@ -109,8 +107,8 @@ static int take_pointer(PyObject *number, const char *what, void **pointer)
 
 /* --- the interface --------------------------------------------------------------------------- */
 
-enum { TYPESTR, SHAPE, DATA, STRIDES, MASK, STREAM, ITEMS };
-static const char *const items[] = {"typestr", "shape", "data", "strides", "mask", "stream"};
+enum { STREAM, TYPESTR, SHAPE, DATA, STRIDES, MASK, ITEMS };
+static const char *const items[] = {"stream", "typestr", "shape", "data", "strides", "mask"};
 
 /* Returns a new reference. Returns NULL without an exception if the item is missing or None, and
  * with an exception set on failure. */
@@ -122,15 +120,7 @@ static PyObject *item_of(PyObject *interface, const char *name)
     return found && found != Py_None ? Py_NewRef(found) : NULL;
 }
 
-int gr_names_stream(PyObject *interface)
-{
-    PyObject *stream = PyDict_Check(interface) ? item_of(interface, items[STREAM]) : NULL;
-    int named = stream ? 1 : PyErr_Occurred() ? -1 : 0;
-    Py_XDECREF(stream);
-    return named;
-}
-
-static int take_items(PyObject *item[ITEMS], gr_gpu_array *array)
+static int take_items(PyObject *item[ITEMS], gr_array *array)
 {
     void *base;
     if (!item[TYPESTR] || !item[SHAPE] || !item[DATA] || !PyTuple_Check(item[DATA]) ||
@@ -160,18 +150,25 @@ static int take_items(PyObject *item[ITEMS], gr_gpu_array *array)
     return take_shape(item[SHAPE], item[STRIDES], array);
 }
 
-int gr_by_interface(PyObject *interface, gr_gpu_array *array)
+int gr_by_interface(PyObject *interface, bool needs_stream, gr_array *array)
 {
     PyObject *item[ITEMS] = {NULL};
-    if (!PyDict_Check(interface)) {
+    bool is_dict = PyDict_Check(interface);
+    if (!is_dict && !needs_stream) {
         PyErr_Format(PyExc_BufferError, "__cuda_array_interface__ must be a dict, not %R",
                      (PyObject *)Py_TYPE(interface));
         return -1;
     }
-    array->owner = Py_NewRef(interface); /* it may keep the memory alive */
-    for (int i = 0; i < ITEMS && !PyErr_Occurred(); i++)
+    if (is_dict)
+        item[STREAM] = item_of(interface, items[STREAM]);
+    bool is_read = item[STREAM] || !needs_stream;
+    for (int i = STREAM + 1; is_read && i < ITEMS && !PyErr_Occurred(); i++)
         item[i] = item_of(interface, items[i]);
-    int found = PyErr_Occurred() ? -1 : take_items(item, array);
+    int found = PyErr_Occurred() ? -1 : 0;
+    if (found == 0 && is_read) {
+        array->owner = Py_NewRef(interface); /* it may keep the memory alive */
+        found = take_items(item, array);
+    }
     for (int i = 0; i < ITEMS; i++)
         Py_XDECREF(item[i]);
     return found;
@@ -228,7 +225,7 @@ int gr_know_cupy(PyTypeObject *type)
 }
 
 /* Caches the last dtype by identity: each of NumPy's number types has one dtype object. */
-static int take_dtype(PyObject *dtype, gr_gpu_array *array)
+static int take_dtype(PyObject *dtype, gr_array *array)
 {
     static PyObject *known;
     static int kind, bytes;
@@ -264,7 +261,7 @@ static int take_attribute(PyObject *object, const char *what, void **pointer)
     return taken;
 }
 
-static int take_device(PyObject *number, gr_gpu_array *array)
+static int take_device(PyObject *number, gr_array *array)
 {
     long device = PyLong_AsLong(number);
     if (device == -1 && PyErr_Occurred())
@@ -278,7 +275,7 @@ static int take_device(PyObject *number, gr_gpu_array *array)
     return 0;
 }
 
-int gr_by_cupy(PyObject *object, gr_gpu_array *array)
+int gr_by_cupy(PyObject *object, gr_array *array)
 {
     gr_take_lock(&lock);
     PyObject *ask_stream = Py_NewRef(current_stream); /* other threads may replace it meanwhile */

@@ -54,7 +54,7 @@ static int refuse_type(dl_type type)
     return -1;
 }
 
-static int take_tensor(const dl_tensor *tensor, gr_gpu_array *array)
+static int take_tensor(const dl_tensor *tensor, gr_array *array)
 {
     dl_type type = tensor->dtype;
     if (type.code >= sizeof types / sizeof types[0] || !types[type.code].kind || type.lanes != 1 ||
@@ -85,8 +85,9 @@ static int take_tensor(const dl_tensor *tensor, gr_gpu_array *array)
         memcpy(array->size, tensor->shape, (size_t)array->dims * sizeof array->size[0]);
     if (!tensor->strides)
         gr_fill_steps(array);
-    else if (array->dims)
-        memcpy(array->step, tensor->strides, (size_t)array->dims * sizeof array->step[0]);
+    for (int d = 0; tensor->strides && d < array->dims; d++)
+        if (__builtin_mul_overflow(tensor->strides[d], array->bytes, &array->step[d]))
+            array->step[d] = INT64_MAX; /* which leads out of all memory, if it is ever taken */
     return gr_check_extent(array);
 }
 
@@ -118,7 +119,7 @@ static int failed_in(const char *what)
     return -1;
 }
 
-int gr_by_exchange(PyObject *object, const void *functions, gr_gpu_array *array)
+int gr_by_exchange(PyObject *object, const void *functions, gr_array *array)
 {
     const dl_exchange *table = functions;
     dl_tensor tensor;
@@ -195,7 +196,7 @@ static int announced_device(PyObject *object, dl_device *device)
 /* Reads the tensor and keeps the capsule. A consumer that takes the tensor out renames the capsule
  * and must free the tensor. A capsule that keeps its name frees the tensor itself. */
 int gr_by_dlpack(PyObject *object, void *(*our_stream)(void *context, int device), void *context,
-                 gr_gpu_array *array)
+                 gr_array *array)
 {
     dl_device device;
     if (announced_device(object, &device) < 0)

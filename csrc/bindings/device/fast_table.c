@@ -3,45 +3,27 @@
 
 #include "bindings/device/run.h"
 
-#include <limits.h>
 #include <stdbool.h>
-
-/* Reads integers from 0 to `most`. Returns false with an exception set on failure. The formats I
- * and K of PyArg_ParseTuple would silently truncate larger integers. */
-static bool read_numbers(PyObject *const *objects, int count, unsigned long long most,
-                         unsigned long long *numbers)
-{
-    for (int i = 0; i < count; i++) {
-        numbers[i] = PyLong_AsUnsignedLongLong(objects[i]);
-        if (PyErr_Occurred())
-            return false;
-        if (numbers[i] > most) {
-            PyErr_Format(PyExc_OverflowError, "%llu is above %llu", numbers[i], most);
-            return false;
-        }
-    }
-    return true;
-}
 
 static bool read_choice(PyObject *object, gr_choice *row)
 {
-    enum { COUNTS = 4 };
-    PyObject *most, *count[COUNTS];
-    unsigned long long bytes, number[COUNTS];
+    PyObject *most;
+    int element_bytes, block, grid, per_sm; /* signed: format I checks no range */
     if (!PyTuple_Check(object)) {
         PyErr_SetString(PyExc_TypeError, "a row of a table is a tuple");
         return false;
     }
-    if (!PyArg_ParseTuple(object, "OOiOOO", &most, &count[0], &row->strategy, &count[1], &count[2],
-                          &count[3]) ||
-        !read_numbers(&most, 1, SIZE_MAX, &bytes) || !read_numbers(count, COUNTS, UINT_MAX, number))
+    if (!PyArg_ParseTuple(object, "Oiiiii", &most, &element_bytes, &row->strategy, &block, &grid,
+                          &per_sm))
         return false;
-    row->max_bytes = (size_t)bytes;
-    row->element_bytes = (unsigned)number[0];
-    row->block = (unsigned)number[1];
-    row->grid = (unsigned)number[2];
-    row->blocks_per_sm = (unsigned)number[3];
-    return true;
+    row->max_bytes = (size_t)PyLong_AsUnsignedLongLong(most);
+    if (!PyErr_Occurred() && (element_bytes < 0 || block < 0 || grid < 0 || per_sm < 0))
+        PyErr_SetString(PyExc_OverflowError, "the numbers of a table are at least 0");
+    row->element_bytes = (unsigned)element_bytes;
+    row->block = (unsigned)block;
+    row->grid = (unsigned)grid;
+    row->blocks_per_sm = (unsigned)per_sm;
+    return !PyErr_Occurred();
 }
 
 /* Sets the table of `fast`: rows of (max_bytes, element_bytes, strategy, block, grid, blocks per

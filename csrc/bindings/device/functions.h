@@ -30,13 +30,9 @@ int gr_make_view_type(PyObject *module);
 /* Makes the type Memory. Returns 0, or -1 with an exception set. */
 int gr_make_memory_type(PyObject *module);
 
-PyObject *gr_py_sum_axis_of_host(PyObject *module, PyObject *args);
-PyObject *gr_py_refuse_capture(PyObject *self, PyObject *stream);
+PyObject *gr_py_request(PyObject *module, PyObject *args, PyObject *named);
+PyObject *gr_py_run(PyObject *module, PyObject *args);
 PyObject *gr_py_view(PyObject *module, PyObject *args);
-PyObject *gr_py_axis_request(PyObject *module, PyObject *args);
-PyObject *gr_py_sum_axis_on_device(PyObject *module, PyObject *const *args, Py_ssize_t count);
-PyObject *gr_py_sum_segments_of_host(PyObject *module, PyObject *args);
-PyObject *gr_py_sum_segments_on_device(PyObject *module, PyObject *args);
 PyObject *gr_py_view_index(PyObject *module, PyObject *args);
 PyObject *gr_py_largest_id(PyObject *module, PyObject *index);
 PyObject *gr_py_sum_samples(PyObject *module, PyObject *args);

@@ -44,7 +44,7 @@ static int producer_of(PyTypeObject *type, producer *found)
 }
 
 static int by_protocols(PyObject *object, void *(*our_stream)(void *context, int device),
-                        void *context, gr_gpu_array *array)
+                        void *context, gr_array *array)
 {
     PyObject *interface, *device;
     /* Some types raise an error here. It is ignored, because __dlpack__ raises a clearer one. */
@@ -52,13 +52,12 @@ static int by_protocols(PyObject *object, void *(*our_stream)(void *context, int
         return -1;
     /* An interface that names its stream takes precedence: the sum runs on that stream. With DLPack
      * the producer would record an event, and our stream would wait for it. */
-    int ordered = interface ? gr_names_stream(interface) : 0, found = -1;
-    if (ordered > 0) {
-        found = gr_by_interface(interface, array);
-    } else if (ordered == 0 &&
-               gr_optional_attribute(object, "__dlpack_device__", 0, &device) == 0) {
+    int found = interface ? gr_by_interface(interface, true, array) : 0;
+    if (found == 0 && gr_optional_attribute(object, "__dlpack_device__", 0, &device) < 0) {
+        found = -1;
+    } else if (found == 0) {
         found = device      ? gr_by_dlpack(object, our_stream, context, array)
-                : interface ? gr_by_interface(interface, array)
+                : interface ? gr_by_interface(interface, false, array)
                             : 0;
         Py_XDECREF(device);
     }
@@ -67,7 +66,7 @@ static int by_protocols(PyObject *object, void *(*our_stream)(void *context, int
 }
 
 int gr_gpu_array_of(PyObject *object, void *(*our_stream)(void *context, int device), void *context,
-                    gr_gpu_array *array)
+                    gr_array *array)
 {
     producer known;
     memset(array, 0, sizeof *array);
@@ -77,11 +76,11 @@ int gr_gpu_array_of(PyObject *object, void *(*our_stream)(void *context, int dev
                 : known.cupy ? gr_by_cupy(object, array)
                              : by_protocols(object, our_stream, context, array);
     if (found < 0) /* a producer's array that cannot be read */
-        gr_gpu_array_done(array);
+        gr_array_done(array);
     return found;
 }
 
-void gr_gpu_array_done(gr_gpu_array *array)
+void gr_array_done(gr_array *array)
 {
     Py_CLEAR(array->owner);
 }
@@ -110,7 +109,7 @@ static bool is_lost(int device)
 }
 
 /* Caches the last ranges that can be read, because programs sum the same memory repeatedly. */
-int gr_check_memory(const gr_gpu_array *array, int device)
+int gr_check_memory(const gr_array *array, int device)
 {
     enum { KEPT = 8 };
     static gr_range kept[KEPT] = {{1, 0}};
@@ -142,7 +141,7 @@ int gr_check_memory(const gr_gpu_array *array, int device)
 }
 
 /* The order of additions does not matter, so dimensions may be sorted, reversed and merged. */
-int gr_flatten(const gr_gpu_array *array, gr_elements *elements, size_t *count)
+int gr_flatten(const gr_array *array, gr_elements *elements, size_t *count)
 {
     gr_axes axes;
     gr_axis_list *list = &axes.reduced;
@@ -151,8 +150,7 @@ int gr_flatten(const gr_gpu_array *array, gr_elements *elements, size_t *count)
     list->count = 0;
     *count = (size_t)array->count;
     for (int d = 0; d < array->dims && *count; d++)
-        gr_axes_push(list, (gr_axis){(size_t)array->size[d],
-                                     (ptrdiff_t)array->step[d] * array->bytes, 0, 0});
+        gr_axes_push(list, (gr_axis){(size_t)array->size[d], (ptrdiff_t)array->step[d], 0, 0});
     gr_axes_sort(list);
     gr_axes_flip(&axes, list);
     gr_axes_merge(list);

@@ -22,27 +22,26 @@ const char *gr_kind_name(int kind)
  * gr_gpu_array_of() calls this for producers that make our stream wait. */
 static void *open_for(void *context, int device)
 {
-    gr_opening *opening = context;
-    if (!opening->workspace &&
-        gr_open_workspace(device, &opening->workspace, NULL, &opening->error) != GR_OK) {
-        gr_raise(&opening->error);
+    gr_job *job = context;
+    if (!job->workspace && gr_open_workspace(device, &job->workspace, NULL, &job->error) != GR_OK) {
+        gr_raise(&job->error);
         return NULL;
     }
-    return gr_workspace_stream(opening->workspace);
+    return gr_workspace_stream(job->workspace);
 }
 
-int gr_take_dtype(PyObject *dtype, gr_asked *asked)
+int gr_read_asked(PyObject *dtype, PyObject *launch, gr_asked *asked)
 {
     asked->dtype = dtype == Py_None ? NULL : dtype;
     if (!asked->dtype || PyArray_DescrCheck(dtype))
-        return 0;
+        return gr_read_launch(launch, GR_GPU_ARRAY, &asked->launch);
     PyErr_SetString(PyExc_TypeError, "expected a dtype or None");
     return -1;
 }
 
 /* Calls `check` with this call's description of the array. A producer may describe the same array
  * differently the next time, so Python must not read it a second time. */
-static int check(const gr_asked *asked, const gr_gpu_array *array)
+static int check(const gr_asked *asked, const gr_array *array)
 {
     if (!asked->check || asked->check == Py_None)
         return 0;
@@ -69,7 +68,7 @@ static int refuse(const gr_asked *asked, int source, gr_refusal refusal)
 
 /* The dtype of the sum as a line of dtypes.def; -1 for NumPy's choice; GR_DTYPE_bool, which holds
  * no sum, for dtypes that are no numbers. */
-static int wanted_of(const gr_asked *asked, const gr_gpu_array *array)
+static int wanted_of(const gr_asked *asked, const gr_array *array)
 {
     if (asked->as_digits && strchr("biu", array->kind))
         return GR_DTYPE_float64;
@@ -95,9 +94,9 @@ static int plan_result(const gr_asked *asked, const gr_how *how, gr_job *job)
     return 0;
 }
 
-static int plan_reading(const gr_asked *asked, const gr_gpu_array *array, const gr_how *how,
-                        gr_job *job)
+static int plan_reading(const gr_asked *asked, const gr_how *how, gr_job *job)
 {
+    const gr_array *array = &job->array;
     int flat = gr_flatten(array, &job->elements, &job->request.n);
     if (flat < 0)
         return -1;
@@ -119,10 +118,11 @@ static int plan_reading(const gr_asked *asked, const gr_gpu_array *array, const 
     return plan_result(asked, how, job);
 }
 
-int gr_plan_job(const gr_asked *asked, const gr_gpu_array *array, gr_job *job)
+static int plan(const gr_asked *asked, gr_job *job)
 {
+    const gr_array *array = &job->array;
     const gr_numpy_type *type = gr_numpy_type_of_kind(array->kind, array->bytes);
-    int exact = gr_is_exact(asked->launch.strategy);
+    int exact = gr_is_exact(asked->launch.asked);
     if (check(asked, array) < 0)
         return -1;
     if (!type) {
@@ -134,11 +134,10 @@ int gr_plan_job(const gr_asked *asked, const gr_gpu_array *array, gr_job *job)
     gr_how how = gr_how_of(source, wanted_of(asked, array), exact, GR_ON_GPU, GR_GROUPS_ALL);
     if (how.refusal)
         return refuse(asked, source, how.refusal);
-    job->request = gr_request_of(&asked->launch);
-    if (plan_reading(asked, array, &how, job) < 0)
+    job->request = asked->launch.request;
+    if (plan_reading(asked, &how, job) < 0)
         return -1;
-    job->choose =
-        gr_pick(asked->launch.strategy, gr_adds_integers(&job->result), &job->request.strategy);
+    gr_pick(asked->launch.asked, gr_adds_integers(&job->result), &job->request);
     if (exact && how.halves) {
         PyErr_SetString(PyExc_TypeError, "64-bit integers on a GPU cannot be summed exactly as "
                                          "floats: sum them as integers, or cast the array first");
@@ -150,53 +149,63 @@ int gr_plan_job(const gr_asked *asked, const gr_gpu_array *array, gr_job *job)
     return 0;
 }
 
-/* Returns the workspace that open_for() has opened for the producer, or opens one. Returns NULL
- * with an exception set on failure. */
-static gr_workspace *workspace_for(gr_gpu_array *array, gr_opening *opening)
+/* Describes the array and opens the workspace. */
+static int open_array(const gr_asked *asked, PyObject *object, gr_job *job)
 {
-    if (array->device < 0 &&
-        gr_pointer_device(array->base, &array->device, &opening->error) != GR_OK) {
-        gr_raise(&opening->error);
-        return NULL;
+    gr_array *array = &job->array;
+    void *given = (void *)(uintptr_t)asked->stream;
+    int found = given ? gr_gpu_array_of(object, gr_callers_stream, given, array)
+                      : gr_gpu_array_of(object, open_for, job, array);
+    if (found <= 0)
+        return found;
+    if (gr_refuse_capture(given ? given : array->stream) < 0)
+        return -1;
+    if (array->device < 0 && gr_pointer_device(array->base, &array->device, &job->error) != GR_OK) {
+        gr_raise(&job->error);
+        return -1;
     }
-    return open_for(opening, array->device) ? opening->workspace : NULL;
+    return open_for(job, array->device) && gr_check_memory(array, array->device) == 0 ? 1 : -1;
 }
 
-int gr_refuse_capture(void *stream)
+int gr_plan_job(const gr_asked *asked, PyObject *object, gr_job *job)
 {
-    if (!stream || !gr_stream_is_captured(stream))
-        return 0;
-    PyErr_SetString(PyExc_RuntimeError,
-                    "the stream is being captured into a CUDA graph, and a sum that returns a "
-                    "number waits for it: use result='device' or out=");
+    int found = open_array(asked, object, job);
+    if (found <= 0)
+        return found;
+    if (plan(asked, job) < 0)
+        return -1;
+    job->on_gpu = true;
+    if (!asked->timed || (job->request.times = gr_take_times(job->array.device)))
+        return 1;
+    PyErr_NoMemory();
     return -1;
 }
 
-int gr_open_array(PyObject *object, unsigned long long stream, gr_opening *opening,
-                  gr_gpu_array *array)
-{
-    void *given = (void *)(uintptr_t)stream;
-    int found = stream ? gr_gpu_array_of(object, gr_callers_stream, given, array)
-                       : gr_gpu_array_of(object, open_for, opening, array);
-    if (found <= 0)
-        return found;
-    if (gr_refuse_capture(stream ? given : array->stream) < 0)
-        return -1;
-    return workspace_for(array, opening) && gr_check_memory(array, array->device) == 0 ? 1 : -1;
-}
-
-gr_status gr_begin_job(gr_workspace *workspace, gr_job *job, int part, gr_error *error)
+gr_status gr_begin_job(gr_job *job, int part, gr_error *error)
 {
     if (part == 1) {
         const char *base = job->elements.base;
         job->elements.base = base + gr_load_size((gr_load)job->elements.load);
     }
-    return gr_begin_sum(workspace, &job->request, job->choose, &job->outcome[part], error);
+    job->has_begun = true;
+    job->has_ended = false;
+    return gr_begin_sum(job->workspace, &job->request, &job->outcome[part], error);
 }
 
-void gr_blame(gr_error *error, const gr_job *job, const gr_gpu_array *array)
+gr_status gr_end_job(gr_job *job, int part, gr_error *error)
+{
+    if (gr_end_sum(job->workspace, &job->outcome[part], error) != GR_OK)
+        return error->status;
+    job->has_ended = !gr_interrupted();
+    if (part == 1)
+        job->outcome[0].launches += job->outcome[1].launches;
+    return GR_OK;
+}
+
+void gr_blame(gr_error *error, const gr_job *job)
 {
     size_t used = strlen(error->message);
+    const gr_array *array = &job->array;
     if (error->lost)
         snprintf(
             error->message + used, sizeof error->message - used,
@@ -204,4 +213,15 @@ void gr_blame(gr_error *error, const gr_job *job, const gr_gpu_array *array)
             "described them.",
             job->request.n, array->bytes, (unsigned long long)array->first,
             (unsigned long long)array->last);
+}
+
+void gr_close_job(gr_job *job)
+{
+    if (job->workspace)
+        gr_close_workspace(job->workspace, job->has_ended || !job->has_begun);
+    gr_drop_times(job->request.times, job->has_ended);
+    job->workspace = NULL;
+    job->request.times = NULL;
+    job->on_gpu = false;
+    gr_array_done(&job->array);
 }

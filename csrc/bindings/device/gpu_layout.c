@@ -13,9 +13,10 @@ static int refuse(const char *what)
     return -1;
 }
 
-void gr_fill_steps(gr_gpu_array *array)
+void gr_fill_steps(gr_array *array)
 {
-    uint64_t step = 1; /* may wrap around for sizes that gr_check_extent() rejects */
+    uint64_t step =
+        (uint64_t)array->bytes; /* may wrap around for sizes that gr_check_extent() rejects */
     for (int d = array->dims - 1; d >= 0; d--) {
         array->step[d] = (int64_t)step;
         step *= (uint64_t)array->size[d];
@@ -23,7 +24,7 @@ void gr_fill_steps(gr_gpu_array *array)
 }
 
 /* Returns 1 if there are elements, 0 if there are none, or -1 with an exception set. */
-static int count_elements(gr_gpu_array *array)
+static int count_elements(gr_array *array)
 {
     bool is_empty = false, overflows = false;
     array->count = 1;
@@ -41,34 +42,38 @@ static int count_elements(gr_gpu_array *array)
     return overflows ? refuse("of 2^63 elements or more") : 1;
 }
 
-int gr_check_extent(gr_gpu_array *array)
+bool gr_find_extent(gr_array *array)
 {
-    int64_t low = 0, high = 0;
+    int64_t low = 0, high = 0, base = (int64_t)(uintptr_t)array->base;
     bool overflows = false;
-    int has_elements = count_elements(array);
-    if (has_elements <= 0)
-        return has_elements < 0 ? -1 : 1;
     for (int d = 0; d < array->dims; d++) {
         int64_t span, *end = array->step[d] < 0 ? &low : &high;
-        if (array->size[d] == 1)
-            array->step[d] = 0; /* never taken: there is one element */
         overflows |= __builtin_mul_overflow(array->size[d] - 1, array->step[d], &span);
-        overflows |= __builtin_mul_overflow(span, array->bytes, &span);
         overflows |= __builtin_add_overflow(*end, span, end);
     }
     overflows |= __builtin_add_overflow(high, array->bytes - 1, &high);
+    array->first = (uintptr_t)base + (uintptr_t)low;
+    array->last = (uintptr_t)base + (uintptr_t)high;
+    return !overflows && base >= 0 && base <= HIGHEST_ADDRESS && high <= HIGHEST_ADDRESS - base &&
+           low >= -base;
+}
+
+int gr_check_extent(gr_array *array)
+{
+    int has_elements = count_elements(array);
+    if (has_elements <= 0)
+        return has_elements < 0 ? -1 : 1;
+    for (int d = 0; d < array->dims; d++)
+        if (array->size[d] == 1)
+            array->step[d] = 0; /* never taken: there is one element */
     if (!array->base) {
         PyErr_Format(PyExc_BufferError, "an array on a GPU of %lld elements, at no address",
                      (long long)array->count);
         return -1;
     }
-    int64_t base = (int64_t)(uintptr_t)array->base;
-    if (overflows || base < 0 || base > HIGHEST_ADDRESS || high > HIGHEST_ADDRESS - base ||
-        low < -base)
-        return refuse("whose address, shape and strides lead out of all memory");
-    array->first = (uintptr_t)(base + low);
-    array->last = (uintptr_t)(base + high);
-    return 1;
+    return gr_find_extent(array)
+               ? 1
+               : refuse("whose address, shape and strides lead out of all memory");
 }
 
 int gr_optional_attribute(PyObject *object, const char *name, int or_broken, PyObject **value)

@@ -12,43 +12,26 @@
 #include <string.h>
 
 typedef struct {
-    gr_gpu_array array;
-    gr_opening opening;
-    gr_job job;
-    int on_gpu; /* others are left to Python */
-    int has_begun, has_ended;
-} part;
-
-typedef struct {
     PyObject_HEAD PyObject *arrays; /* a tuple, which keeps the arrays alive */
-    part *part;
-    Py_ssize_t count, first; /* the first part on a GPU; `count` if there is none */
-    int timed;
+    gr_job *part;                   /* those that do not lie on a GPU are left to Python */
+    Py_ssize_t count, first;        /* the first part on a GPU; `count` if there is none */
 } parts_object;
 
 static PyTypeObject *parts_type;
 
 /* --- errors ---------------------------------------------------------------------------------- */
 
-static void raise_in_part(gr_error *error, Py_ssize_t number, int device)
-{
-    gr_error named = *error;
-    snprintf(named.message, sizeof named.message, "part %d, on %s:%d: %.800s", (int)number,
-             gr_backend_name(), device, error->message);
-    gr_raise(&named);
-}
-
 /* Puts the part's number before the message of an exception of the types that say what is wrong
  * with an array. Others, which a signal handler may have raised, stay as they are. */
-static void name_part(part *p, Py_ssize_t number)
+static void name_part(gr_job *p, Py_ssize_t number)
 {
     PyObject *type, *value, *traceback;
-    char message[sizeof p->opening.error.message];
-    if (p->opening.error.status != GR_OK) {
+    char message[sizeof p->error.message];
+    if (p->error.status != GR_OK) {
         PyErr_Clear();
-        snprintf(message, sizeof message, "part %d: %.850s", (int)number, p->opening.error.message);
-        memcpy(p->opening.error.message, message, sizeof message);
-        gr_raise(&p->opening.error);
+        snprintf(message, sizeof message, "part %d: %.850s", (int)number, p->error.message);
+        memcpy(p->error.message, message, sizeof message);
+        gr_raise(&p->error);
         return;
     }
     PyErr_Fetch(&type, &value, &traceback);
@@ -65,26 +48,10 @@ static void name_part(part *p, Py_ssize_t number)
 
 /* --- begin ----------------------------------------------------------------------------------- */
 
-/* Describes an array and plans its sum. Returns 0, or -1 with an exception set. */
-static int plan_part(part *p, PyObject *array, gr_asked asked, int timed)
-{
-    int found = gr_open_array(array, asked.stream, &p->opening, &p->array);
-    if (found <= 0)
-        return found;
-    if (gr_plan_job(&asked, &p->array, &p->job) < 0)
-        return -1;
-    p->on_gpu = 1;
-    if (timed && !(p->job.request.times = gr_take_times(p->array.device))) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    return 0;
-}
-
 /* Returns 0, or -1 with an exception set unless the part has the dtype of those before it. */
 static int check_dtype(const parts_object *self, Py_ssize_t number)
 {
-    const gr_gpu_array *first = &self->part[self->first].array, *own = &self->part[number].array;
+    const gr_array *first = &self->part[self->first].array, *own = &self->part[number].array;
     if (first->kind == own->kind && first->bytes == own->bytes)
         return 0;
     PyErr_Format(PyExc_TypeError,
@@ -101,7 +68,7 @@ static int plan_parts(parts_object *self, gr_asked asked, PyObject *streams)
         asked.stream = stream ? PyLong_AsUnsignedLongLong(stream) : 0;
         if (PyErr_Occurred())
             return -1;
-        if (plan_part(&self->part[i], PyTuple_GetItem(self->arrays, i), asked, self->timed) < 0) {
+        if (gr_plan_job(&asked, PyTuple_GetItem(self->arrays, i), &self->part[i]) < 0) {
             name_part(&self->part[i], i);
             return -1;
         }
@@ -113,57 +80,30 @@ static int plan_parts(parts_object *self, gr_asked asked, PyObject *streams)
     return 0;
 }
 
-/* Begins all sums of the real parts, or of the imaginary ones. Returns the number of the part that
- * failed, or the count of all. */
-static Py_ssize_t begin_all(parts_object *self, int component, gr_error *error)
+/* One of the two steps of the real parts, or of the imaginary ones. Returns whether all is well. */
+static bool each_part(parts_object *self, int component, gr_error *error,
+                      gr_status (*step)(gr_job *job, int component, gr_error *error))
 {
     for (Py_ssize_t i = 0; i < self->count && !gr_interrupted(); i++) {
-        part *p = &self->part[i];
-        if (!p->on_gpu || component >= p->job.result.components)
+        gr_job *p = &self->part[i];
+        gr_error named;
+        if (!p->on_gpu || component >= p->result.components || step(p, component, error) == GR_OK)
             continue;
-        p->has_begun = 1;
-        p->has_ended = 0;
-        if (gr_begin_job(p->opening.workspace, &p->job, component, error) != GR_OK)
-            return i;
+        gr_blame(error, p);
+        named = *error;
+        snprintf(error->message, sizeof error->message, "part %d, on %s:%d: %.800s", (int)i,
+                 gr_backend_name(), p->array.device, named.message);
+        return false;
     }
-    return self->count;
-}
-
-static Py_ssize_t end_all(parts_object *self, int component, gr_error *error)
-{
-    for (Py_ssize_t i = 0; i < self->count && !gr_interrupted(); i++) {
-        part *p = &self->part[i];
-        if (!p->on_gpu || component >= p->job.result.components)
-            continue;
-        if (gr_end_sum(p->opening.workspace, &p->job.outcome[component], error) != GR_OK)
-            return i;
-        p->has_ended = !gr_interrupted();
-    }
-    return self->count;
-}
-
-/* Raises the error of a part that failed, unless the call was interrupted. Returns 0 if none did.
- */
-static int finish_call(parts_object *self, gr_without_gil *call, Py_ssize_t failed, gr_error *error)
-{
-    if (gr_take_gil(call) < 0)
-        return -1;
-    if (failed == self->count)
-        return 0;
-    part *p = &self->part[failed];
-    gr_blame(error, &p->job, &p->array);
-    raise_in_part(error, failed, p->array.device);
-    return -1;
+    return true;
 }
 
 static int begin_parts(parts_object *self)
 {
-    gr_error error;
-    gr_without_gil call;
-    gr_drop_gil(&call);
-    gr_backend_schedule(0, 0); /* forward, whatever order an earlier sum of this thread set */
-    Py_ssize_t failed = begin_all(self, 0, &error);
-    return finish_call(self, &call, failed, &error);
+    gr_call call = {.error = {.status = GR_OK}};
+    gr_begin_call(&call, 0, 0); /* forward, whatever order an earlier sum of this thread set */
+    each_part(self, 0, &call.error, gr_begin_job);
+    return gr_end_call(&call);
 }
 
 static parts_object *new_parts(PyObject *arrays)
@@ -187,8 +127,9 @@ PyObject *gr_py_begin_parts(PyObject *Py_UNUSED(module), PyObject *args)
     PyObject *arrays, *dtype, *launch, *streams;
     int timed;
     if (!PyArg_ParseTuple(args, "OOOOp", &arrays, &dtype, &launch, &streams, &timed) ||
-        gr_take_dtype(dtype, &asked) < 0 || gr_read_launch(launch, GR_GPU_ARRAY, &asked.launch) < 0)
+        gr_read_asked(dtype, launch, &asked) < 0)
         return NULL;
+    asked.timed = timed;
     if (!PyTuple_Check(arrays) ||
         (streams != Py_None &&
          (!PyTuple_Check(streams) || PyTuple_Size(streams) != PyTuple_Size(arrays)))) {
@@ -197,8 +138,6 @@ PyObject *gr_py_begin_parts(PyObject *Py_UNUSED(module), PyObject *args)
     }
     int device = gr_current_device();
     parts_object *self = new_parts(arrays);
-    if (self)
-        self->timed = timed;
     if (self && (plan_parts(self, asked, streams) < 0 || begin_parts(self) < 0)) {
         Py_DECREF((PyObject *)self);
         self = NULL;
@@ -211,29 +150,18 @@ PyObject *gr_py_begin_parts(PyObject *Py_UNUSED(module), PyObject *args)
 
 static int end_parts(parts_object *self)
 {
-    gr_error error;
-    gr_without_gil call;
-    gr_drop_gil(&call);
-    Py_ssize_t failed = end_all(self, 0, &error);
-    if (failed == self->count)
-        failed = begin_all(self, 1, &error);
-    if (failed == self->count)
-        failed = end_all(self, 1, &error);
-    return finish_call(self, &call, failed, &error);
+    gr_call call = {.error = {.status = GR_OK}};
+    gr_error *error = &call.error;
+    gr_begin_call(&call, 0, 0);
+    if (each_part(self, 0, error, gr_end_job) && each_part(self, 1, error, gr_begin_job))
+        each_part(self, 1, error, gr_end_job);
+    return gr_end_call(&call);
 }
 
 static void close_parts(parts_object *self)
 {
-    for (Py_ssize_t i = 0; i < self->count; i++) {
-        part *p = &self->part[i];
-        if (p->opening.workspace)
-            gr_close_workspace(p->opening.workspace, p->has_ended || !p->has_begun);
-        gr_drop_times(p->job.request.times, p->has_ended);
-        p->opening.workspace = NULL;
-        p->job.request.times = NULL;
-        p->on_gpu = 0;
-        gr_gpu_array_done(&p->array);
-    }
+    for (Py_ssize_t i = 0; i < self->count; i++)
+        gr_close_job(&self->part[i]);
 }
 
 static PyObject *bits_of(const gr_job *job, int component)
@@ -241,26 +169,25 @@ static PyObject *bits_of(const gr_job *job, int component)
     const gr_outcome *outcome = &job->outcome[component];
     if (component >= job->result.components)
         Py_RETURN_NONE;
-    return gr_strategy_at(job->request.strategy)->traits & DIGITS
+    return gr_makes_digits(job->request.strategy)
                ? PyBytes_FromStringAndSize((const char *)&outcome->exact, sizeof outcome->exact)
                : PyBytes_FromStringAndSize((const char *)&outcome->value, sizeof outcome->value);
 }
 
-static PyObject *row_of(part *p)
+static PyObject *row_of(gr_job *p)
 {
-    const gr_outcome *outcome = p->job.outcome;
-    gr_times *times = p->job.request.times;
-    p->job.request.times = NULL; /* gr_times_of() takes them over */
-    return Py_BuildValue("iiNNNndIIIi", p->array.device, p->job.request.strategy,
-                         gr_times_of(times, false), bits_of(&p->job, 0), bits_of(&p->job, 1),
-                         (Py_ssize_t)p->job.request.n, outcome->init_ms, outcome->block,
-                         outcome->grid, outcome[0].launches + outcome[1].launches,
-                         (int)outcome->finish);
+    const gr_outcome *outcome = p->outcome;
+    gr_times *times = p->request.times;
+    p->request.times = NULL; /* gr_times_of() takes them over */
+    return Py_BuildValue("iiNNNndIIIi", p->array.device, p->request.strategy,
+                         gr_times_of(times, false), bits_of(p, 0), bits_of(p, 1),
+                         (Py_ssize_t)p->request.n, outcome->init_ms, outcome->block, outcome->grid,
+                         outcome->launches, (int)outcome->finish);
 }
 
 static PyObject *result_of(parts_object *self)
 {
-    const gr_gpu_array *array = &self->part[self->first].array;
+    const gr_array *array = &self->part[self->first].array;
     PyObject *rows = self->first < self->count ? PyList_New(0) : Py_NewRef(Py_None);
     for (Py_ssize_t i = self->first; rows && i < self->count; i++) {
         PyObject *row = self->part[i].on_gpu ? row_of(&self->part[i]) : Py_NewRef(Py_None);

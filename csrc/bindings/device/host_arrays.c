@@ -8,29 +8,27 @@
 
 #include <limits.h>
 
-/* Fills in a request for a host array. Returns NULL with an exception set if the array does not fit
- * the launch's element type. */
-static PyArrayObject *read_array(PyObject *object, const gr_launch_request *launch,
-                                 gr_request *request)
+/* Reads a Launch, and the host array that it is for. Returns 0, or -1 with an exception set. */
+static int read_array(PyObject *object, PyObject *how, gr_launch_request *launch)
 {
-    PyArrayObject *array = gr_check_array(object, launch->load, launch->acc, 1);
-    *request = gr_request_of(launch);
-    if (array) {
-        request->data = PyArray_DATA(array);
-        request->n = (size_t)PyArray_SIZE(array);
-    }
-    return array;
+    gr_request *request = &launch->request;
+    if (gr_read_launch(how, GR_HOST_ARRAY, launch) < 0)
+        return -1;
+    PyArrayObject *array = gr_check_array(object, (int)request->load, (int)request->acc, 1);
+    if (!array)
+        return -1;
+    request->data = PyArray_DATA(array);
+    request->n = (size_t)PyArray_SIZE(array);
+    return 0;
 }
 
 PyObject *gr_py_sum(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *object, *asked;
+    PyObject *object, *how;
     gr_launch_request launch;
-    gr_request request;
-    if (!PyArg_ParseTuple(args, "OO", &object, &asked) ||
-        gr_read_launch(asked, GR_HOST_ARRAY, &launch) < 0 || !read_array(object, &launch, &request))
+    if (!PyArg_ParseTuple(args, "OO", &object, &how) || read_array(object, how, &launch) < 0)
         return NULL;
-    return gr_summed(&request, &launch);
+    return gr_summed(&launch);
 }
 
 /* The fast path for NumPy arrays that need no conversion: an untimed sum with all defaults. Returns
@@ -55,45 +53,38 @@ PyObject *gr_py_sum_host_untimed(PyObject *Py_UNUSED(module), PyObject *const *a
     if (!type || type->components != 1)
         Py_RETURN_NONE;
     PyArrayObject *array = (PyArrayObject *)args[0];
-    int strategy, choose = gr_pick(asked, gr_adds_integers(type), &strategy);
-    gr_request request = {
-        .data = PyArray_DATA(array),
-        .n = (size_t)PyArray_SIZE(array),
-        .load = type->load,
-        .acc = type->acc,
-        .strategy = strategy,
-        .device = (int)device,
-    };
+    gr_launch_request launch = {.request = {
+                                    .data = PyArray_DATA(array),
+                                    .n = (size_t)PyArray_SIZE(array),
+                                    .load = type->load,
+                                    .acc = type->acc,
+                                    .device = (int)device,
+                                }};
+    gr_pick(asked, gr_adds_integers(type), &launch.request);
     gr_outcome outcome;
-    if (gr_run_sum(&request, choose, 0, 0, &outcome, NULL) < 0)
+    if (gr_run_sum(&launch, &outcome, NULL) < 0)
         return NULL;
-    gr_scalar scalar;
-    if (gr_strategy_at(request.strategy)->traits & DIGITS)
-        gr_round_sums(&outcome.exact, type, &scalar);
-    else
-        gr_convert_sums(&outcome.value, type, &scalar);
-    return gr_untimed(gr_scalar_object(&scalar, type));
+    return gr_untimed(gr_scalar_of(&outcome, launch.request.strategy, type));
 }
 
 PyObject *gr_py_measure(PyObject *Py_UNUSED(self), PyObject *args)
 {
     PyObject *object, *asked;
     gr_launch_request launch;
-    gr_request request;
     unsigned copies, repeats, warmups;
     Py_ssize_t offset;
     int apart, load_only;
     if (!PyArg_ParseTuple(args, "OOIIInpp", &object, &asked, &copies, &warmups, &repeats, &offset,
                           &apart, &load_only) ||
-        gr_read_launch(asked, GR_HOST_ARRAY, &launch) < 0 || !read_array(object, &launch, &request))
+        read_array(object, asked, &launch) < 0)
         return NULL;
-    if (!copies || !repeats || offset < 0 || !request.n) {
+    if (!copies || !repeats || offset < 0 || !launch.request.n) {
         PyErr_SetString(PyExc_ValueError, "copies, repeats and the array must be at least 1 long");
         return NULL;
     }
-    request.on_device = 1;
+    launch.request.on_device = 1;
     gr_measurement how = {copies, warmups, repeats, (size_t)offset, apart, load_only};
-    return gr_measured(&request, launch.strategy < 0, &how);
+    return gr_measured(&launch.request, &how);
 }
 
 PyObject *gr_py_write_pinned(PyObject *Py_UNUSED(self), PyObject *args)

@@ -18,16 +18,15 @@ PyObject *gr_py_sum_samples(PyObject *Py_UNUSED(self), PyObject *args)
         gr_make_samples(&samples, integrand, from, to, n) < 0 ||
         gr_read_launch(asked, GR_SAMPLES, &launch) < 0)
         return NULL;
-    gr_request request = gr_request_of(&launch);
-    request.n = (size_t)n;
-    request.load = GR_LOAD_samples;
-    request.on_device = 1;
-    request.samples = &samples;
+    launch.request.n = (size_t)n;
+    launch.request.load = GR_LOAD_samples;
+    launch.request.on_device = 1;
+    launch.request.samples = &samples;
     if (repeats) {
         gr_measurement how = {.copies = 1, .warmups = 2, .repeats = repeats};
-        return gr_measured(&request, launch.strategy < 0, &how);
+        return gr_measured(&launch.request, &how);
     }
-    return gr_summed(&request, &launch);
+    return gr_summed(&launch);
 }
 
 PyObject *gr_py_takes_samples(PyObject *Py_UNUSED(self), PyObject *args)

@@ -103,7 +103,7 @@ static PyObject *py_live_bytes(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(no
 
 static PyMethodDef methods[] = {
     {"sum", gr_py_sum, METH_VARARGS,
-     "sum(array, load, acc, strategy, block, grid, finish, device, order, seed, timed)\n--\n\n"
+     "sum(array, launch)\n--\n\n"
      "The engine's sum of a flat array: (value bits, kernel, h2d, d2h and init ms, block, grid, "
      "launches, finish, strategy). Strategy -1: what `fast` chooses. Of `exact`, the value bits "
      "are what Exact.add_state takes."},
@@ -121,31 +121,25 @@ static PyMethodDef methods[] = {
     {"exact_gpu", gr_py_exact_gpu, METH_VARARGS,
      "exact_gpu(array, check, stream)\n--\n\n"
      "The exact sums of an array on a GPU, for Exact.add_state; None if it does not lie there."},
-    {"sum_axis_of_host", gr_py_sum_axis_of_host, METH_VARARGS,
-     "sum_axis_of_host(array, axes, keepdims, out, mask, kind, device, details)\n--\n\n"
-     "Stores the sums along the axes of a bit mask in `out`. details: (acc, exactly, target, "
-     "initial, strategy, block, grid, order, seed, timed). Returns (strategy, block, grid, "
-     "launches, "
-     "milliseconds), where the last is None or (h2d, kernel, d2h)."},
-    {"refuse_capture", gr_py_refuse_capture, METH_O,
-     "refuse_capture(stream)\n--\n\nRaises if the stream is being captured into a CUDA graph."},
     {"view", gr_py_view, METH_VARARGS,
-     "view(array, stream)\n--\n\n"
+     "view(array, stream, waits=False)\n--\n\n"
      "A View of an array on a GPU, for work on a stream (0: the producer's); None if it does not "
-     "lie there."},
-    {"axis_request", gr_py_axis_request, METH_VARARGS,
-     "axis_request(kind, bytes, axes, keepdims, details)\n--\n\n"
-     "A request for sum_axis_on_device(): what is decided for arrays of such elements."},
-    {"sum_axis_on_device", (PyCFunction)(void (*)(void))gr_py_sum_axis_on_device, METH_FASTCALL,
-     "sum_axis_on_device(view, out, mask, request)\n--\n\n"
-     "The same for an array on a GPU. Puts the launches on the stream and does not wait for them. "
-     "The times are None, or to be read later. None if the sums are not timed."},
-    {"sum_segments_of_host", gr_py_sum_segments_of_host, METH_VARARGS,
-     "sum_segments_of_host(array, ids or offsets, sums, kind, kind of ids, device, details)\n--\n\n"
-     "Sums by segment of a NumPy array: (block, grid, launches, ms, problem)."},
-    {"sum_segments_on_device", gr_py_sum_segments_on_device, METH_VARARGS,
-     "sum_segments_on_device(values, ids or offsets, out, details)\n--\n\n"
-     "The same of arrays on a GPU, which are Views."},
+     "lie there. waits: raises if the stream is being captured into a CUDA graph."},
+    {"request", (PyCFunction)(void (*)(void))gr_py_request, METH_VARARGS | METH_KEYWORDS,
+     "request(kind, bytes, acc, exactly, target, initial, timed, *, axes=0, keepdims=False, "
+     "segments=-1, by_offsets=False, sorted=-1, check=False, as_digits=False, block=0, grid=0, "
+     "strategy=-1)\n--\n\n"
+     "What is decided about sums of elements of a kind, for run(): along the axes of a bit mask, "
+     "or "
+     "by segment if their number is given. initial: a pair of numbers, for the real and the "
+     "imaginary part. strategy: a kernel, or -1."},
+    {"run", gr_py_run, METH_VARARGS,
+     "run(request, values, mask or ids or offsets, out, device=0, order=0, seed=0)\n--\n\n"
+     "Stores the sums: (strategy, block, grid, launches, times, problem). Of Views, puts the "
+     "launches on their stream and does not wait, unless ids are checked; the times are None, or "
+     "to "
+     "be read later. Of NumPy arrays, which are sent to the device, they are (h2d, kernel, d2h) in "
+     "ms. problem: None, or (whether ids are not sorted, place, number there, number beside it)."},
     {"view_index", gr_py_view_index, METH_VARARGS,
      "view_index(values, ids or offsets, name)\n--\n\n"
      "A View of ids or offsets that lie on the GPU of a View."},
@@ -154,8 +148,7 @@ static PyMethodDef methods[] = {
     {"allocate", gr_py_allocate, METH_VARARGS,
      "allocate(bytes, device, stream)\n--\n\nDevice memory: pointer, read() and dlpack()."},
     {"measure", gr_py_measure, METH_VARARGS,
-     "measure(array, load, acc, strategy, block, grid, finish, device, copies, warmups, repeats, "
-     "offset, apart, load_only)\n--\n\n"
+     "measure(array, launch, copies, warmups, repeats, offset, apart, load_only)\n--\n\n"
      "Time only the launches: (repeats float64 ms as bytes, block, grid, strategy)."},
     {"write_pinned", gr_py_write_pinned, METH_VARARGS,
      "write_pinned(to, array)\n--\n\nCopy an array as for a device that reads it there."},
@@ -171,8 +164,7 @@ static PyMethodDef methods[] = {
      "The sum of an array that is sent to a device, not timed, by defaults: a SumResult; None for "
      "arrays that take the long way. strategy: its number, or -1 for `fast`, or -2 for `auto`."},
     {"sum_samples", gr_py_sum_samples, METH_VARARGS,
-     "sum_samples(integrand, from, to, n, acc, strategy, block, grid, finish, device, order, seed, "
-     "repeats)\n--\n\n"
+     "sum_samples(integrand, from, to, n, launch, repeats)\n--\n\n"
      "The sum of n weighted samples, as sum() tells it; with repeats, as measure() does."},
     {"takes_samples", gr_py_takes_samples, METH_VARARGS,
      "takes_samples(strategy)\n--\n\nWhether a strategy is compiled for samples."},

@@ -19,43 +19,33 @@ static bool is_acc(int acc, gr_read_from read_from)
 int gr_read_launch(PyObject *object, gr_read_from read_from, gr_launch_request *launch)
 {
     enum { ORDERS = 4 }; /* backend/backend.h lists them */
-    gr_launch_request found;
-    if (PyLong_Check(object) && read_from == GR_GPU_ARRAY) {
-        *launch = (gr_launch_request){.load = -1, .acc = -1};
-        return gr_strategy_of(object, &launch->strategy);
-    }
+    gr_request *request = &launch->request;
+    int load, acc, finish, least = read_from == GR_GPU_ARRAY ? GR_AUTO : GR_CHOOSE;
+    *launch = (gr_launch_request){.asked = 0};
+    if (PyLong_Check(object) && read_from == GR_GPU_ARRAY)
+        return gr_strategy_of(object, &launch->asked);
     if (!PyTuple_Check(object)) {
         PyErr_SetString(PyExc_TypeError, "a launch is a tuple");
         return -1;
     }
-    if (!PyArg_ParseTuple(object, "iiiIIiiiKp", &found.strategy, &found.load, &found.acc,
-                          &found.block, &found.grid, &found.finish, &found.device, &found.order,
-                          &found.seed, &found.timed))
+    if (!PyArg_ParseTuple(object, "iiiIIiiiKp", &launch->asked, &load, &acc, &request->block,
+                          &request->grid, &finish, &request->device, &launch->order, &launch->seed,
+                          &launch->timed))
         return -1;
-    int least = read_from == GR_GPU_ARRAY ? GR_AUTO : GR_CHOOSE;
-    if (found.strategy < least || found.strategy >= gr_strategy_count() ||
-        !is_load(found.load, read_from) || !is_acc(found.acc, read_from) || found.finish < 0 ||
-        found.finish > GR_FINISH_SINGLE || found.device < 0 || found.order < 0 ||
-        found.order >= ORDERS) {
+    if (launch->asked < least || launch->asked >= gr_strategy_count() ||
+        !is_load(load, read_from) || !is_acc(acc, read_from) || finish < 0 ||
+        finish > GR_FINISH_SINGLE || request->device < 0 || launch->order < 0 ||
+        launch->order >= ORDERS) {
         PyErr_SetString(PyExc_ValueError, "no such strategy, element type, accumulator, finish, "
                                           "device or order of threads");
         return -1;
     }
-    *launch = found;
+    request->load = (gr_load)load;
+    request->acc = (gr_acc)acc;
+    request->finish = (gr_finish)finish;
+    request->choose = launch->asked < 0;
+    request->strategy = request->choose ? 0 : launch->asked;
     return 0;
-}
-
-gr_request gr_request_of(const gr_launch_request *launch)
-{
-    return (gr_request){
-        .load = (gr_load)launch->load,
-        .acc = (gr_acc)launch->acc,
-        .strategy = launch->strategy < 0 ? 0 : launch->strategy,
-        .block = launch->block,
-        .grid = launch->grid,
-        .finish = (gr_finish)launch->finish,
-        .device = launch->device,
-    };
 }
 
 int gr_strategy_of(PyObject *number, int *asked)
@@ -84,9 +74,9 @@ int gr_exact_strategy(void)
     return i;
 }
 
-int gr_pick(int asked, int integers, int *strategy)
+void gr_pick(int asked, int integers, gr_request *request)
 {
-    int exact = gr_is_exact(asked), choose = asked == GR_CHOOSE || (exact && integers);
-    *strategy = choose ? 0 : exact ? gr_exact_strategy() : asked;
-    return choose;
+    int exact = gr_is_exact(asked);
+    request->choose = asked == GR_CHOOSE || (exact && integers);
+    request->strategy = request->choose ? 0 : exact ? gr_exact_strategy() : asked;
 }

@@ -10,12 +10,11 @@
  * depends on the dtype. */
 enum { GR_CHOOSE = -1, GR_AUTO = -2 };
 
-/* The fields of gpureduce.core.request.Launch, checked. */
+/* The fields of gpureduce.core.plan.Launch, checked. */
 typedef struct {
-    int strategy;  /* or GR_CHOOSE, or GR_AUTO */
-    int load, acc; /* -1: the array's */
-    unsigned block, grid;
-    int finish, device, order;
+    int asked;          /* the strategy's number, or GR_CHOOSE, or GR_AUTO */
+    gr_request request; /* all but the data, its size and the kind of memory */
+    int order;          /* of the emulator's threads */
     unsigned long long seed;
     int timed; /* of arrays on a GPU, gr_py_sum_gpu() has another argument for it */
 } gr_launch_request;
@@ -26,17 +25,13 @@ typedef struct {
 typedef enum { GR_HOST_ARRAY, GR_GPU_ARRAY, GR_SAMPLES } gr_read_from;
 int gr_read_launch(PyObject *object, gr_read_from read_from, gr_launch_request *launch);
 
-/* Returns the engine's request for a launch. The caller adds the data, its size and the kind of
- * memory. */
-gr_request gr_request_of(const gr_launch_request *launch);
-
 /* Converts a Python int to a strategy's number. Accepts GR_CHOOSE and GR_AUTO. Returns 0, or -1
  * with an exception set. */
 int gr_strategy_of(PyObject *number, int *asked);
 
-/* Finds the strategy for such a number. Integer sums are always exact, so for integers the engine
- * chooses in place of `exact`. Returns true if the engine chooses. */
-int gr_pick(int asked, int integers, int *strategy);
+/* Sets the request's strategy for such a number. Integer sums are always exact, so for integers the
+ * engine chooses in place of `exact`. */
+void gr_pick(int asked, int integers, gr_request *request);
 
 /* Whether such a number means `exact` for floats. */
 int gr_is_exact(int asked);

@@ -4,6 +4,7 @@
 
 #include "bindings/device/request.h"
 #include "bindings/gil.h"
+#include "bindings/numpy_arrays.h"
 
 /* Sets the Python exception for an engine error. Returns NULL. */
 PyObject *gr_raise(const gr_error *error);
@@ -22,16 +23,22 @@ void gr_begin_call(gr_call *call, int order, unsigned long long seed);
 /* Ends it. Returns 0, or -1 with an exception set. */
 int gr_end_call(gr_call *call);
 
-/* Calls gr_sum. Also times the sum, unless `ms` is NULL. Returns 0, or -1 with an exception set. */
-int gr_run_sum(gr_request *request, int choose, int order, unsigned long long seed,
-               gr_outcome *outcome, gr_milliseconds *ms);
+/* Calls gr_sum, and times it if the launch is timed. Returns 0, or -1 with an exception set. */
+int gr_run_sum(gr_launch_request *launch, gr_outcome *outcome, gr_milliseconds *ms);
 
 /* Calls gr_sum for Python. Returns the sum's bits, its times and its launch, or NULL with an
  * exception set. */
-PyObject *gr_summed(gr_request *request, const gr_launch_request *launch);
+PyObject *gr_summed(gr_launch_request *launch);
+
+/* The sum of these outcomes, one per part of complex numbers, as a NumPy scalar; NULL with an
+ * exception set. */
+PyObject *gr_scalar_of(const gr_outcome *outcome, int strategy, const gr_numpy_type *type);
+
+/* Whether a strategy's sums are digits, to be rounded. */
+bool gr_makes_digits(int strategy);
 
 /* Calls gr_measure for Python. Returns the times as bytes, block, grid and strategy, or NULL with
  * an exception set. */
-PyObject *gr_measured(gr_request *request, int choose, const gr_measurement *how);
+PyObject *gr_measured(gr_request *request, const gr_measurement *how);
 
 #endif

@@ -86,11 +86,11 @@ static int read_pass(PyObject *asked, unsigned long long n, gr_request *request)
     gr_launch_request launch;
     if (gr_read_launch(asked, GR_HOST_ARRAY, &launch) < 0)
         return 0;
-    if (launch.strategy < 0 || !gr_has_kernels(launch.strategy) || !n) {
+    if (launch.asked < 0 || !gr_has_kernels(launch.asked) || !n) {
         PyErr_SetString(PyExc_ValueError, "no such kernel, or no elements");
         return 0;
     }
-    *request = gr_request_of(&launch);
+    *request = launch.request;
     request->n = n;
     return 1;
 }
@@ -153,60 +153,34 @@ static PyObject *py_count_pass(PyObject *Py_UNUSED(self), PyObject *args)
     return end_recording(&call, &recording);
 }
 
-/* Reads (rows, columns, axis, launch). Returns false with an exception set on failure. */
-static int read_axis_pass(PyObject *asked, size_t shape[2], int *axis, gr_axis_request *request)
-{
-    PyObject *object;
-    gr_launch_request launch;
-    unsigned long long rows, columns;
-    if (!PyArg_ParseTuple(asked, "KKiO", &rows, &columns, axis, &object) ||
-        gr_read_launch(object, GR_HOST_ARRAY, &launch) < 0)
-        return 0;
-    if (launch.strategy < 0 || !gr_has_kernels(launch.strategy) || !rows || !columns) {
-        PyErr_SetString(PyExc_ValueError, "no such kernel, or no elements");
-        return 0;
-    }
-    shape[0] = rows;
-    shape[1] = columns;
-    *request = (gr_axis_request){.load = launch.load,
-                                 .acc = (gr_acc)launch.acc,
-                                 .strategy = launch.strategy,
-                                 .block = launch.block,
-                                 .grid = launch.grid};
-    return 1;
-}
-
-static PyObject *py_plan_axis(PyObject *Py_UNUSED(self), PyObject *args)
-{
-    gr_axis_request request;
-    gr_pass pass;
-    gr_error error;
-    size_t shape[2];
-    int axis;
-    if (!read_axis_pass(args, shape, &axis, &request))
-        return NULL;
-    if (gr_plan_axis_pass(&request, shape, axis, &pass, &error) != GR_OK)
-        return gr_raise(&error);
-    return Py_BuildValue("II", pass.block, pass.grid);
-}
+static const gr_sample every_team = {0, UINT64_MAX, 1, 0};
 
 static PyObject *py_count_axis(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    gr_axis_request request;
+    gr_launch_request launch;
+    gr_launched launched = {0};
+    gr_recording recording = {&every_team, 1, NULL};
     gr_call call;
-    PyObject *asked;
-    const char *samples;
-    Py_ssize_t bytes;
-    size_t shape[2];
+    PyObject *object;
+    unsigned long long rows, columns;
     int axis;
-    if (!PyArg_ParseTuple(args, "O!y#", &PyTuple_Type, &asked, &samples, &bytes) ||
-        !read_axis_pass(asked, shape, &axis, &request))
+    if (!PyArg_ParseTuple(args, "KKiO", &rows, &columns, &axis, &object) ||
+        gr_read_launch(object, GR_HOST_ARRAY, &launch) < 0)
         return NULL;
-    gr_recording recording = {(const gr_sample *)(const void *)samples,
-                              (size_t)bytes / sizeof(gr_sample), NULL};
+    if (launch.asked < 0 || !gr_has_kernels(launch.asked) || !rows || !columns) {
+        PyErr_SetString(PyExc_ValueError, "no such kernel, or no elements");
+        return NULL;
+    }
+    gr_groups_request request = {.load = (int)launch.request.load,
+                                 .acc = launch.request.acc,
+                                 .strategy = launch.asked,
+                                 .block = launch.request.block,
+                                 .grid = launch.request.grid};
     gr_begin_call(&call, 0, 0);
-    gr_run_axis_pass(&request, shape, axis, start_recording, &recording, &call.error);
-    return end_recording(&call, &recording);
+    gr_run_axis_pass(&request, (size_t[]){rows, columns}, axis, start_recording, &recording,
+                     &launched, &call.error);
+    PyObject *found = end_recording(&call, &recording);
+    return found ? Py_BuildValue("IIN", launched.block, launched.grid, found) : NULL;
 }
 
 static PyObject *py_shared_wavefronts(PyObject *Py_UNUSED(self), PyObject *args)
@@ -229,8 +203,8 @@ static PyObject *py_shared_wavefronts(PyObject *Py_UNUSED(self), PyObject *args)
 
 static PyObject *py_recorder_limits(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
 {
-    return Py_BuildValue("nn", (Py_ssize_t)GR_RECORDER_MOST_BYTES,
-                         (Py_ssize_t)GR_RECORDER_INSTRUCTION_BYTES);
+    return Py_BuildValue("nnn", (Py_ssize_t)GR_RECORDER_MOST_BYTES,
+                         (Py_ssize_t)GR_RECORDER_INSTRUCTION_BYTES, (Py_ssize_t)GR_MOST_STEPS);
 }
 
 static PyObject *py_counter_names(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
@@ -244,10 +218,13 @@ static PyObject *py_counter_names(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED
     );
 }
 
-/* Starts and stops the race detector in one call. Between two calls from Python, a signal handler
- * could raise an exception, and the detector would keep running. */
-static PyObject *watched(PyObject *self, PyObject *args, PyCFunction add)
+/* Starts and stops the race detector, or a recorder, in one call. Between two calls from Python, a
+ * signal handler could raise an exception, and it would keep running. What stop() returns goes into
+ * the list that is the last argument, also if the sum fails. */
+static PyObject *traced(PyObject *self, PyObject *args, PyCFunction add,
+                        int (*start)(gr_recorder **), PyObject *(*stop)(gr_recorder *))
 {
+    gr_recorder *recorder = NULL;
     Py_ssize_t last = PyTuple_Size(args) - 1;
     PyObject *reports = last >= 0 ? PyTuple_GetItem(args, last) : NULL;
     if (!reports || !PyList_Check(reports)) {
@@ -257,18 +234,16 @@ static PyObject *watched(PyObject *self, PyObject *args, PyCFunction add)
     PyObject *rest = PyTuple_GetSlice(args, 0, last);
     if (!rest)
         return NULL;
-    if (!gr_watch_start()) {
+    if (!start(&recorder)) {
         Py_DECREF(rest);
         return PyErr_NoMemory();
     }
     PyObject *sum = add(self, rest), *type, *value, *traceback;
-    char *found = gr_watch_stop();
-    Py_DECREF(rest);
     PyErr_Fetch(&type, &value, &traceback);
-    PyObject *text = found ? PyUnicode_FromString(found) : NULL;
-    int kept = text ? PyList_Append(reports, text) : -1;
-    free(found);
-    Py_XDECREF(text);
+    PyObject *report = stop(recorder);
+    Py_DECREF(rest);
+    int kept = report ? PyList_Append(reports, report) : -1;
+    Py_XDECREF(report);
     PyErr_Restore(type, value, traceback);
     if (sum && kept < 0) {
         Py_CLEAR(sum);
@@ -277,19 +252,32 @@ static PyObject *watched(PyObject *self, PyObject *args, PyCFunction add)
     return sum;
 }
 
+static int start_watch(gr_recorder **Py_UNUSED(recorder))
+{
+    return gr_watch_start();
+}
+
+static PyObject *stop_watch(gr_recorder *Py_UNUSED(recorder))
+{
+    char *found = gr_watch_stop();
+    PyObject *report = found ? PyUnicode_FromString(found) : NULL;
+    free(found);
+    return report;
+}
+
+static PyObject *watched(PyObject *self, PyObject *args, PyCFunction add)
+{
+    return traced(self, args, add, start_watch, stop_watch);
+}
+
 static PyObject *py_watched_sum(PyObject *self, PyObject *args)
 {
     return watched(self, args, gr_py_sum);
 }
 
-static PyObject *py_watched_axis(PyObject *self, PyObject *args)
+static PyObject *py_watched_run(PyObject *self, PyObject *args)
 {
-    return watched(self, args, gr_py_sum_axis_of_host);
-}
-
-static PyObject *py_watched_segments(PyObject *self, PyObject *args)
-{
-    return watched(self, args, gr_py_sum_segments_of_host);
+    return watched(self, args, gr_py_run);
 }
 
 static PyObject *contention(const gr_contention *of)
@@ -297,52 +285,44 @@ static PyObject *contention(const gr_contention *of)
     return Py_BuildValue("(KKKK)", of->atomics, of->addresses, of->most, of->turns);
 }
 
-/* Counts all launches of a sum together. Returns its result, the counts, and what `more` makes of
- * the recorder. */
-static PyObject *counted(PyObject *self, PyObject *args, PyCFunction add,
-                         PyObject *(*more)(const gr_recorder *))
+static gr_recorder *recorder_of_all(void)
 {
-    const gr_sample every_team = {0, UINT64_MAX, 1, 0};
     const gr_arrivals none = {0};
-    gr_recorder *recorder = gr_recorder_new(&every_team, 1, &none);
+    return gr_recorder_new(&every_team, 1, &none);
+}
+
+/* Counts all launches of a sum together. Returns its result, the counts, how atomics meet, and the
+ * blocks. */
+static PyObject *counted(PyObject *self, PyObject *args, PyCFunction add)
+{
+    gr_contention global, shared;
+    uint64_t blocks, requests;
+    gr_recorder *recorder = recorder_of_all();
     if (!recorder)
         return PyErr_NoMemory();
     gr_record(recorder);
-    PyObject *sum = add(self, args), *found = NULL, *rest = NULL;
+    PyObject *sum = add(self, args), *found = NULL;
     gr_record(NULL);
-    if (sum && (found = recorded(recorder, 1)))
-        rest = more(recorder);
-    gr_recorder_free(recorder);
-    if (!rest) {
-        Py_XDECREF(sum);
-        Py_XDECREF(found);
-        return NULL;
+    if (sum && (found = recorded(recorder, 1))) {
+        gr_recorded_contention(recorder, &global, &shared);
+        gr_recorded_blocks(recorder, &blocks, &requests);
     }
-    return Py_BuildValue("NNN", sum, found, rest);
+    gr_recorder_free(recorder);
+    if (found)
+        return Py_BuildValue("NN(NN)(KK)", sum, found, contention(&global), contention(&shared),
+                             (unsigned long long)blocks, (unsigned long long)requests);
+    Py_XDECREF(sum);
+    return NULL;
 }
 
-static PyObject *both_contentions(const gr_recorder *recorder)
+static PyObject *py_count_run(PyObject *self, PyObject *args)
 {
-    gr_contention global, shared;
-    gr_recorded_contention(recorder, &global, &shared);
-    return Py_BuildValue("NN", contention(&global), contention(&shared));
-}
-
-static PyObject *py_count_segments(PyObject *self, PyObject *args)
-{
-    return counted(self, args, gr_py_sum_segments_of_host, both_contentions);
-}
-
-static PyObject *blocks_and_requests(const gr_recorder *recorder)
-{
-    uint64_t blocks, most_requests;
-    gr_recorded_blocks(recorder, &blocks, &most_requests);
-    return Py_BuildValue("KK", (unsigned long long)blocks, (unsigned long long)most_requests);
+    return counted(self, args, gr_py_run);
 }
 
 static PyObject *py_count_sum(PyObject *self, PyObject *args)
 {
-    return counted(self, args, gr_py_sum, blocks_and_requests);
+    return counted(self, args, gr_py_sum);
 }
 
 static PyObject *place_row(const void *recorder, size_t i)
@@ -355,10 +335,10 @@ static PyObject *place_row(const void *recorder, size_t i)
 
 static PyObject *array_row(const void *arrays, size_t i)
 {
-    const gr_step_array *array = (const gr_step_array *)arrays + i;
-    return Py_BuildValue("zNIKKI", array->name, PyBool_FromLong(array->is_shared), array->launch,
-                         (unsigned long long)array->base, (unsigned long long)array->bytes,
-                         array->element);
+    const gr_memory *array = (const gr_memory *)arrays + i;
+    return Py_BuildValue("zIiKKII", array->name, array->launch, array->is_shared,
+                         (unsigned long long)array->first, (unsigned long long)array->bytes,
+                         array->element, array->shift);
 }
 
 static PyObject *launch_row(const void *launches, size_t i)
@@ -367,56 +347,39 @@ static PyObject *launch_row(const void *launches, size_t i)
     return Py_BuildValue("II", launch->grid, launch->block);
 }
 
-/* What replay_sum() keeps of a recorder. */
-static PyObject *replayed(gr_recorder *recorder)
-{
-    gr_kept_steps kept = gr_recorded_replay(recorder);
-    return Py_BuildValue("Ny#NNN", PyBool_FromLong(kept.has_more),
-                         kept.step_count ? (const char *)kept.steps : "",
-                         (Py_ssize_t)(kept.step_count * sizeof *kept.steps),
-                         list_of(kept.place_count, place_row, recorder),
-                         list_of(kept.array_count, array_row, kept.arrays),
-                         list_of(kept.launch_count, launch_row, kept.launches));
-}
-
-static PyObject *py_replay_sum(PyObject *self, PyObject *args)
-{
-    const gr_sample every_team = {0, UINT64_MAX, 1, 0};
-    const gr_arrivals none = {0};
-    PyObject *array, *launch, *kept, *rest = NULL, *found = NULL;
-    Py_ssize_t most;
-    if (!PyArg_ParseTuple(args, "OOnO!", &array, &launch, &most, &PyList_Type, &kept) ||
-        !(rest = PyTuple_Pack(2, array, launch)))
-        return NULL;
-    gr_recorder *recorder = gr_recorder_new(&every_team, 1, &none);
-    PyObject *sum = NULL, *type, *value, *traceback;
-    if (!recorder || !gr_keep_steps(recorder, (size_t)most)) {
-        PyErr_NoMemory();
-    } else {
-        gr_record(recorder);
-        sum = gr_py_sum(self, rest);
-        gr_record(NULL);
-        PyErr_Fetch(&type, &value, &traceback);
-        found = replayed(recorder);
-        if (!found || PyList_Append(kept, found) < 0)
-            Py_CLEAR(sum);
-        else
-            PyErr_Restore(type, value, traceback);
-    }
-    gr_recorder_free(recorder);
-    Py_XDECREF(found);
-    Py_DECREF(rest);
-    return sum;
-}
-
 static PyObject *step_name(const void *Py_UNUSED(context), size_t i)
 {
     return PyUnicode_FromString(gr_step_name((unsigned)i));
 }
 
-static PyObject *py_step_names(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
+static int start_replay(gr_recorder **recorder)
 {
-    return list_of(GR_STEP_KINDS, step_name, NULL);
+    *recorder = recorder_of_all();
+    if (!*recorder || !gr_keep_steps(*recorder)) {
+        gr_recorder_free(*recorder);
+        return 0;
+    }
+    gr_record(*recorder);
+    return 1;
+}
+
+static PyObject *stop_replay(gr_recorder *recorder)
+{
+    gr_record(NULL);
+    gr_kept_steps kept = gr_recorded_replay(recorder);
+    PyObject *found = Py_BuildValue("y#NNNN", kept.step_count ? (const char *)kept.steps : "",
+                                    (Py_ssize_t)(kept.step_count * sizeof *kept.steps),
+                                    list_of(GR_STEP_KINDS, step_name, NULL),
+                                    list_of(kept.place_count, place_row, recorder),
+                                    list_of(kept.array_count, array_row, kept.arrays),
+                                    list_of(kept.launch_count, launch_row, kept.launches));
+    gr_recorder_free(recorder);
+    return found;
+}
+
+static PyObject *py_replay_sum(PyObject *self, PyObject *args)
+{
+    return traced(self, args, gr_py_sum, start_replay, stop_replay);
 }
 
 PyMethodDef gr_trace_methods[] = {
@@ -427,43 +390,34 @@ PyMethodDef gr_trace_methods[] = {
      "count_pass(n, launch, later, samples)\n--\n\n"
      "What one launch does. Samples are four uint64 each: the first team that runs, how many, the "
      "weight of each, the ticket before. Returns lines, steps and the samples' own counts."},
-    {"plan_axis", py_plan_axis, METH_VARARGS,
-     "plan_axis(rows, columns, axis, launch)\n--\n\n"
-     "The first launch of a sum along an axis: (block, grid)."},
     {"count_axis", py_count_axis, METH_VARARGS,
-     "count_axis((rows, columns, axis, launch), samples)\n--\n\n"
-     "What that launch does, as count_pass() tells it."},
-    {"count_segments", py_count_segments, METH_VARARGS,
-     "count_segments(...)\n--\n\n"
-     "What all launches of sum_segments_of_host() with these arguments do: its result, what "
-     "count_pass() tells, and a pair of (atomics, addresses, most to one address, turns): in "
-     "global "
-     "and in shared memory."},
-    {"count_sum", py_count_sum, METH_VARARGS,
-     "count_sum(...)\n--\n\n"
-     "What all launches of sum() with these arguments do: its result, what count_pass() tells, and "
+     "count_axis(rows, columns, axis, launch)\n--\n\n"
+     "The first launch of a sum along an axis: (block, grid, what count_pass() tells)."},
+    {"count_run", py_count_run, METH_VARARGS,
+     "count_run(...)\n--\n\n"
+     "What all launches of run() with these arguments do: its result, what count_pass() tells, a "
+     "pair of (atomics, addresses, most to one address, turns), in global and in shared memory, "
+     "and "
      "a pair: the blocks, and the global loads and atomics of the warp with most of them."},
+    {"count_sum", py_count_sum, METH_VARARGS, "count_sum(...)\n--\n\nThe same of sum()."},
     {"replay_sum", py_replay_sum, METH_VARARGS,
-     "replay_sum(array, launch, most, kept)\n--\n\n"
-     "As sum(). Appends to a list, also where the sum fails: whether there were more than the most "
-     "steps, the steps as bytes, the places (file, line), the arrays (name, in shared memory, "
-     "launch, base, bytes, bytes of an element), the launches (grid, block)."},
-    {"step_names", py_step_names, METH_NOARGS, "The names of the kinds of steps, in order."},
+     "replay_sum(..., kept)\n--\n\n"
+     "As sum(). Appends to a list, also where the sum fails: the steps as bytes, the names of "
+     "their "
+     "kinds, the places (file, line), the arrays (name, launch, in shared memory, first, bytes, "
+     "bytes of an element, shift), the launches (grid, block)."},
     {"shared_wavefronts", py_shared_wavefronts, METH_VARARGS,
      "shared_wavefronts(offsets, mask, size, store)\n--\n\n"
      "Wavefronts of one warp instruction on shared memory, and how few they could be."},
     {"recorder_limits", py_recorder_limits, METH_NOARGS,
-     "How many bytes of warp instructions are kept at most, and how many for one."},
+     "How many bytes of warp instructions are kept at most, and for one; and how many steps."},
     {"counter_names", py_counter_names, METH_NOARGS, "The names of the counters, in order."},
     {"watched_sum", py_watched_sum, METH_VARARGS,
      "watched_sum(..., reports)\n--\n\n"
      "As sum(), and looks for races. Appends what was found to a list, as JSON, also where the sum "
      "fails; nothing if there was no memory for it."},
-    {"watched_axis", py_watched_axis, METH_VARARGS,
-     "watched_axis(..., reports)\n--\n\nThe same with the arguments of sum_axis_of_host()."},
-    {"watched_segments", py_watched_segments, METH_VARARGS,
-     "watched_segments(..., reports)\n--\n\n"
-     "The same with the arguments of sum_segments_of_host()."},
+    {"watched_run", py_watched_run, METH_VARARGS,
+     "watched_run(..., reports)\n--\n\nThe same with the arguments of run()."},
     {NULL, NULL, 0, NULL},
 };
 

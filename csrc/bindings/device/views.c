@@ -9,27 +9,6 @@
 #include <stddef.h>
 #include <structmember.h>
 
-void gr_view_gpu(const gr_gpu_array *array, gr_view *seen)
-{
-    *seen = (gr_view){.base = array->base, .dims = array->dims, .bytes = array->bytes};
-    for (int i = 0; i < array->dims; i++) {
-        seen->size[i] = array->size[i];
-        if (__builtin_mul_overflow(array->step[i], array->bytes, &seen->step[i]))
-            seen->step[i] = 0; /* only steps that nobody takes are so large */
-    }
-}
-
-void gr_view_numpy(PyArrayObject *array, gr_view *seen)
-{
-    *seen = (gr_view){.base = PyArray_DATA(array),
-                      .dims = PyArray_NDIM(array),
-                      .bytes = (int)PyArray_ITEMSIZE(array)};
-    for (int i = 0; i < seen->dims; i++) {
-        seen->size[i] = PyArray_DIM(array, i);
-        seen->step[i] = PyArray_STRIDE(array, i);
-    }
-}
-
 PyObject *gr_times_of(gr_times *times, bool have_passed)
 {
     gr_milliseconds ms;
@@ -52,50 +31,35 @@ void gr_take_values(PyObject *const pair[2], gr_acc acc, gr_value value[2])
             value[i].f64 = PyFloat_AsDouble(pair[i]);
 }
 
-/* Finds the bytes from an array's first one to its last one. Returns false if that overflows. */
-static bool find_span(const gr_view *seen, gr_span *span)
+int gr_numpy_checked(PyObject *object, bool for_sums, gr_array *array, gr_span *span)
 {
-    int64_t before = 0, extent = seen->bytes;
-    for (int i = 0; i < seen->dims; i++) {
-        int64_t distance;
-        if (seen->size[i] == 0) {
-            *span = (gr_span){(void *)(uintptr_t)seen->base, 0};
-            return true;
-        }
-        if (__builtin_mul_overflow(seen->size[i] - 1, seen->step[i], &distance) ||
-            __builtin_add_overflow(extent, distance < 0 ? -distance : distance, &extent))
-            return false;
-        before += distance < 0 ? -distance : 0;
-    }
-    *span = (gr_span){(void *)(uintptr_t)(seen->base - before), (size_t)extent};
-    return true;
-}
-
-int gr_view_checked(PyObject *object, gr_view *seen, gr_span *span)
-{
-    PyArrayObject *array = (PyArrayObject *)object;
-    if (!PyArray_Check(object) || !PyArray_ISALIGNED(array) || PyArray_ISBYTESWAPPED(array) ||
-        gr_holds_objects(array)) {
+    PyArrayObject *given = (PyArrayObject *)object;
+    if (!PyArray_Check(object) || !PyArray_ISALIGNED(given) || PyArray_ISBYTESWAPPED(given) ||
+        gr_holds_objects(given)) {
         PyErr_SetString(PyExc_TypeError,
                         "expected an aligned array of numbers in native byte order");
         return -1;
     }
-    gr_view_numpy(array, seen);
-    if (!find_span(seen, span) || span->size > (size_t)PyArray_NBYTES(array)) {
-        PyErr_SetString(PyExc_ValueError, "expected an array without gaps");
-        return -1;
+    const gr_numpy_type *type = gr_numpy_type_of_dtype(PyArray_DESCR(given));
+    *array = (gr_array){.base = PyArray_DATA(given),
+                        .kind = type ? gr_kind_of(type) : 0,
+                        .bytes = (int)PyArray_ITEMSIZE(given),
+                        .dims = PyArray_NDIM(given),
+                        .count = PyArray_SIZE(given)};
+    for (int i = 0; i < array->dims; i++) {
+        array->size[i] = PyArray_DIM(given, i);
+        array->step[i] = PyArray_STRIDE(given, i);
     }
-    return 0;
-}
-
-int gr_out_checked(PyObject *object, gr_view *seen, gr_span *span)
-{
-    if (gr_view_checked(object, seen, span) < 0)
-        return -1;
-    if (span->size == (size_t)PyArray_NBYTES((PyArrayObject *)object))
+    *span = (gr_span){(void *)(uintptr_t)array->base, 0};
+    if (!array->count)
         return 0;
-    PyErr_SetString(PyExc_ValueError, "expected sums with memory of their own");
-    return -1;
+    bool has_gaps = !gr_find_extent(array);
+    *span = (gr_span){(void *)array->first, array->last - array->first + 1};
+    if (has_gaps || span->size > (size_t)PyArray_NBYTES(given))
+        PyErr_SetString(PyExc_ValueError, "expected an array without gaps");
+    else if (for_sums && span->size < (size_t)PyArray_NBYTES(given))
+        PyErr_SetString(PyExc_ValueError, "expected sums with memory of their own");
+    return PyErr_Occurred() ? -1 : 0;
 }
 
 void *gr_callers_stream(void *context, int Py_UNUSED(device))
@@ -103,9 +67,18 @@ void *gr_callers_stream(void *context, int Py_UNUSED(device))
     return context;
 }
 
+int gr_refuse_capture(void *stream)
+{
+    if (!stream || !gr_stream_is_captured(stream))
+        return 0;
+    PyErr_SetString(PyExc_RuntimeError,
+                    "the stream is being captured into a CUDA graph, and a sum that returns a "
+                    "number waits for it: use result='device' or out=");
+    return -1;
+}
+
 /* Describes an array that goes with the one that is summed, on the same device. */
-int gr_view_beside(PyObject *object, const char *name, void *stream, int device,
-                   gr_gpu_array *array, gr_view *seen)
+int gr_view_beside(PyObject *object, const char *name, void *stream, int device, gr_array *array)
 {
     int found = gr_gpu_array_of(object, gr_callers_stream, stream, array);
     if (found < 0)
@@ -114,37 +87,36 @@ int gr_view_beside(PyObject *object, const char *name, void *stream, int device,
         PyErr_Format(PyExc_TypeError, "%s must lie on the same GPU as the array", name);
         return -1;
     }
-    gr_view_gpu(array, seen);
     if (array->device >= 0 && array->device != device)
         PyErr_Format(PyExc_ValueError, "%s lies on GPU %d, and the array on GPU %d", name,
                      array->device, device);
     else if (gr_check_memory(array, device) == 0)
         return 0;
-    gr_gpu_array_done(array);
+    gr_array_done(array);
     return -1;
 }
 
-static int overlap(const gr_gpu_array *a, const gr_gpu_array *b)
+static int overlap(const gr_array *a, const gr_array *b)
 {
     return a->count && b->count && a->first <= b->last && b->first <= a->last;
 }
 
 /* Whether no two of the array's elements share memory. */
-static int is_spread_out(const gr_view *seen)
+static int is_spread_out(const gr_array *array)
 {
-    int64_t size[GR_ARRAY_MAX_DIMS], step[GR_ARRAY_MAX_DIMS], extent = seen->bytes;
+    int64_t size[GR_ARRAY_MAX_DIMS], step[GR_ARRAY_MAX_DIMS], extent = array->bytes;
     int dims = 0;
-    for (int i = 0; i < seen->dims; i++) {
-        int64_t distance = seen->step[i] < 0 ? -seen->step[i] : seen->step[i];
+    for (int i = 0; i < array->dims; i++) {
+        int64_t distance = array->step[i] < 0 ? -array->step[i] : array->step[i];
         int k = dims;
-        if (seen->size[i] < 2)
+        if (array->size[i] < 2)
             continue;
         for (; k > 0 && step[k - 1] > distance; k--) {
             step[k] = step[k - 1];
             size[k] = size[k - 1];
         }
         step[k] = distance;
-        size[k] = seen->size[i];
+        size[k] = array->size[i];
         dims++;
     }
     for (int i = 0; i < dims; i++) {
@@ -155,16 +127,15 @@ static int is_spread_out(const gr_view *seen)
     return 1;
 }
 
-static int is_aligned(const gr_view *seen, unsigned bytes)
+static int is_aligned(const gr_array *array, unsigned bytes)
 {
-    uint64_t places = (uintptr_t)seen->base;
-    for (int i = 0; i < seen->dims; i++)
-        places |= (uint64_t)seen->step[i];
+    uint64_t places = (uintptr_t)array->base;
+    for (int i = 0; i < array->dims; i++)
+        places |= (uint64_t)array->step[i];
     return places % bytes == 0;
 }
 
-int gr_check_out(unsigned bytes, const gr_gpu_array *out, const gr_view *seen,
-                 const gr_input *inputs)
+int gr_check_out(unsigned bytes, const gr_array *out, const gr_input *inputs)
 {
     if (out->read_only)
         PyErr_SetString(PyExc_ValueError, "out is read-only: pass an array that can be written to");
@@ -174,15 +145,15 @@ int gr_check_out(unsigned bytes, const gr_gpu_array *out, const gr_view *seen,
                          inputs->name);
     if (PyErr_Occurred())
         return -1;
-    if (out->count && !is_spread_out(seen))
+    if (out->count && !is_spread_out(out))
         PyErr_SetString(PyExc_ValueError, "elements of out share memory: pass an array whose "
                                           "elements have places of their own");
-    else if (out->count && !is_aligned(seen, bytes))
+    else if (out->count && !is_aligned(out, bytes))
         PyErr_SetString(PyExc_BufferError, "the elements of out are not aligned to their size");
     return PyErr_Occurred() ? -1 : 0;
 }
 
-bool gr_drop_words(gr_view *out, unsigned parts)
+bool gr_drop_words(gr_array *out, unsigned parts)
 {
     int last = out->dims - 1;
     bool is_empty = false; /* then steps mean nothing, and CuPy's are not those of a full array */
@@ -201,7 +172,7 @@ int gr_part_bytes(const gr_sums *sums)
     return sums->as_digits ? GR_WORDS_COMPONENT * (int)sizeof(int64_t) : (int)sums->bytes;
 }
 
-int gr_find_memory(gr_gpu_array *array)
+int gr_find_memory(gr_array *array)
 {
     gr_error error;
     if (array->device < 0 && !array->count) /* has no address */
@@ -217,16 +188,15 @@ int gr_find_memory(gr_gpu_array *array)
 
 PyTypeObject *gr_view_type;
 
-PyObject *gr_new_view(gr_gpu_array *array, void *stream)
+PyObject *gr_new_view(gr_array *array, void *stream)
 {
     gr_view_object *made = (gr_view_object *)PyType_GenericAlloc(gr_view_type, 0);
     if (!made) {
-        gr_gpu_array_done(array);
+        gr_array_done(array);
         return NULL;
     }
     made->array = *array;
     array->owner = NULL;
-    gr_view_gpu(&made->array, &made->seen);
     made->stream = stream;
     return (PyObject *)made;
 }
@@ -235,8 +205,10 @@ PyObject *gr_py_view(PyObject *Py_UNUSED(self), PyObject *args)
 {
     PyObject *object;
     unsigned long long stream;
-    gr_gpu_array array;
-    if (!PyArg_ParseTuple(args, "OK", &object, &stream))
+    int waits = 0;
+    gr_array array;
+    if (!PyArg_ParseTuple(args, "OK|p", &object, &stream, &waits) ||
+        (waits && gr_refuse_capture((void *)(uintptr_t)stream) < 0))
         return NULL;
     void *ours = stream ? (void *)(uintptr_t)stream : GR_LEGACY_STREAM;
     int found = gr_gpu_array_of(object, gr_callers_stream, ours, &array);
@@ -244,7 +216,7 @@ PyObject *gr_py_view(PyObject *Py_UNUSED(self), PyObject *args)
         return found < 0 ? NULL : Py_NewRef(Py_None);
     if (gr_find_memory(&array) == 0)
         return gr_new_view(&array, stream || !array.stream ? ours : array.stream);
-    gr_gpu_array_done(&array);
+    gr_array_done(&array);
     return NULL;
 }
 
@@ -261,14 +233,14 @@ static PyObject *listed(const int64_t *numbers, int count)
 
 static PyObject *shape_of(PyObject *object, void *Py_UNUSED(closure))
 {
-    const gr_view *seen = &((gr_view_object *)object)->seen;
-    return listed(seen->size, seen->dims);
+    const gr_array *array = &((gr_view_object *)object)->array;
+    return listed(array->size, array->dims);
 }
 
 static PyObject *steps_of(PyObject *object, void *Py_UNUSED(closure))
 {
-    const gr_view *seen = &((gr_view_object *)object)->seen;
-    return listed(seen->step, seen->dims);
+    const gr_array *array = &((gr_view_object *)object)->array;
+    return listed(array->step, array->dims);
 }
 
 static PyObject *key_of(PyObject *object, void *Py_UNUSED(closure))
@@ -278,9 +250,9 @@ static PyObject *key_of(PyObject *object, void *Py_UNUSED(closure))
     *at++ = view->array.kind;
     *at++ = view->array.bytes;
     *at++ = view->array.device;
-    for (int i = 0; i < view->seen.dims; i++) {
-        *at++ = view->seen.size[i];
-        *at++ = view->seen.step[i];
+    for (int i = 0; i < view->array.dims; i++) {
+        *at++ = view->array.size[i];
+        *at++ = view->array.step[i];
     }
     return PyBytes_FromStringAndSize((const char *)key, (char *)at - (char *)key);
 }
@@ -288,7 +260,7 @@ static PyObject *key_of(PyObject *object, void *Py_UNUSED(closure))
 static void dealloc(PyObject *object)
 {
     PyTypeObject *type = Py_TYPE(object);
-    gr_gpu_array_done(&((gr_view_object *)object)->array);
+    gr_array_done(&((gr_view_object *)object)->array);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release(object);
     Py_DECREF(type);

@@ -5,64 +5,52 @@
 
 #include "bindings/device/gpu_array.h"
 #include "bindings/numpy_arrays.h"
-#include "engine/axis.h"
-
-/* An array in host memory or on a device. */
-typedef struct {
-    const char *base;
-    int dims, bytes;                                          /* bytes of an element */
-    int64_t size[GR_ARRAY_MAX_DIMS], step[GR_ARRAY_MAX_DIMS]; /* steps in bytes */
-} gr_view;
-
-void gr_view_gpu(const gr_gpu_array *array, gr_view *seen);
-void gr_view_numpy(PyArrayObject *array, gr_view *seen);
+#include "engine/groups.h"
 
 /* Describes a NumPy array, and the memory that it lies in. Returns 0, or -1 with an exception set
  * if it is no aligned array in native byte order, or if there are more bytes than elements have.
- * Elements may share memory. */
-int gr_view_checked(PyObject *object, gr_view *seen, gr_span *span);
-
-/* The same of an array for sums, whose elements must not share memory. */
-int gr_out_checked(PyObject *object, gr_view *seen, gr_span *span);
+ * Elements may share memory unless they are `for_sums`. */
+int gr_numpy_checked(PyObject *object, bool for_sums, gr_array *array, gr_span *span);
 
 /* Describes an array that goes with another one on the same device. `name` is for errors. Returns
  * 0, or -1 with an exception set. */
-int gr_view_beside(PyObject *object, const char *name, void *stream, int device,
-                   gr_gpu_array *array, gr_view *seen);
+int gr_view_beside(PyObject *object, const char *name, void *stream, int device, gr_array *array);
 
 /* For gr_gpu_array_of(): the context is the stream. */
 void *gr_callers_stream(void *context, int device);
 
+/* Returns -1 with an exception set if the stream is being captured into a CUDA graph: waiting for
+ * it would destroy the capture. */
+int gr_refuse_capture(void *stream);
+
 /* Sets the device of an array whose producer has not named it, and checks its memory. Returns 0, or
  * -1 with an exception set. */
-int gr_find_memory(gr_gpu_array *array);
+int gr_find_memory(gr_array *array);
 
 /* The Python type View: an array on a GPU as its producer described it, once. Never changes. */
 typedef struct {
-    PyObject_HEAD gr_gpu_array array;
-    gr_view seen;
+    PyObject_HEAD gr_array array;
     void *stream; /* for work on the array */
 } gr_view_object;
 
 extern PyTypeObject *gr_view_type;
 
 /* Returns a View, which takes over the array; NULL with an exception set. */
-PyObject *gr_new_view(gr_gpu_array *array, void *stream);
+PyObject *gr_new_view(gr_array *array, void *stream);
 
 /* An array that `out` must not overlap. `array` may be NULL. */
 typedef struct {
     const char *name;
-    const gr_gpu_array *array;
+    const gr_array *array;
 } gr_input;
 
 /* Checks that sums of so many bytes can be written to `out`. The inputs end with one without a
  * name. Returns 0, or -1 with an exception set. */
-int gr_check_out(unsigned bytes, const gr_gpu_array *out, const gr_view *seen,
-                 const gr_input *inputs);
+int gr_check_out(unsigned bytes, const gr_array *out, const gr_input *inputs);
 
 /* Removes the last dimension of an array for digits, which has the words of one sum. Returns
  * whether it was one. */
-bool gr_drop_words(gr_view *out, unsigned parts);
+bool gr_drop_words(gr_array *out, unsigned parts);
 
 /* The bytes from the real part of a sum to the imaginary one. */
 int gr_part_bytes(const gr_sums *sums);

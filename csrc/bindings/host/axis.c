@@ -24,37 +24,37 @@ typedef struct {
     gr_initial initial;
 } request;
 
-/* Marks the axes. Returns false, without an exception, if one is no whole number, is a bool, does
- * not exist or comes twice. */
-static bool take_axis(request *asked, PyObject *axis)
+static bool take_axis(PyObject *axis, int dims, bool *reduced)
 {
-    int overflow, dims = PyArray_NDIM(asked->array);
+    int overflow;
     if (!PyLong_Check(axis) || PyBool_Check(axis))
         return false;
     long number = PyLong_AsLongAndOverflow(axis, &overflow);
     if (overflow || number < -dims || number >= dims)
         return false;
     number += number < 0 ? dims : 0;
-    if (asked->reduced[number])
+    if (reduced[number])
         return false;
-    asked->reduced[number] = true;
+    reduced[number] = true;
+    return true;
+}
+
+bool gr_take_axes(PyObject *axis, int dims, bool *reduced)
+{
+    memset(reduced, axis == Py_None, (size_t)dims * sizeof *reduced);
+    if (axis == Py_None)
+        return true;
+    if (!PyTuple_Check(axis))
+        return take_axis(axis, dims, reduced);
+    for (Py_ssize_t i = 0; i < PyTuple_Size(axis); i++)
+        if (!take_axis(PyTuple_GetItem(axis, i), dims, reduced))
+            return false;
     return true;
 }
 
 static bool take_axes(request *asked, PyObject *axis)
 {
-    memset(asked->reduced, 0, sizeof asked->reduced);
-    if (axis == Py_None) {
-        for (int i = 0; i < PyArray_NDIM(asked->array); i++)
-            asked->reduced[i] = true;
-        return true;
-    }
-    if (!PyTuple_Check(axis))
-        return take_axis(asked, axis);
-    for (Py_ssize_t i = 0; i < PyTuple_Size(axis); i++)
-        if (!take_axis(asked, PyTuple_GetItem(axis, i)))
-            return false;
-    return true;
+    return gr_take_axes(axis, PyArray_NDIM(asked->array), asked->reduced);
 }
 
 /* Makes an array for the sums. Its memory order follows that of the input, as NumPy's does. */

@@ -6,6 +6,7 @@
 #include "bindings/locks.h"
 #include "bindings/numpy_arrays.h"
 #include "exact/exact.h"
+#include "exact/finish_integers.h"
 #include "exact/words.h"
 #include "exact/format.h"
 #include "shared/axes.h"
@@ -178,16 +179,119 @@ static PyObject *exact_add_state(PyObject *object, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static PyObject *exact_merge(PyObject *object, PyObject *other)
+/* Takes other sums away, and their count. Returns 0, or -1 with an exception set if there are too
+ * few elements left for the sum that would be left. */
+static int take_away(exact_object *self, gr_exact sum[2], uint64_t n)
 {
-    exact_object *self = (exact_object *)object, *more = same_shape(self, other);
+    gr_exact left[2];
+    bool fits;
+    Py_BEGIN_CRITICAL_SECTION((PyObject *)self);
+    fits = n <= self->sum[0].count;
+    memcpy(left, self->sum, sizeof left);
+    for (int i = 0; i < self->components; i++) {
+        gr_exact_negate(&sum[i]);
+        sum[i].count = 0;
+        gr_exact_merge(&left[i], &sum[i]);
+        gr_exact_normalize(&left[i]);
+        left[i].count -= n;
+        fits = fits && gr_exact_fits_count(&left[i]);
+    }
+    if (fits)
+        memcpy(self->sum, left, sizeof left);
+    Py_END_CRITICAL_SECTION();
+    if (!fits)
+        PyErr_SetString(PyExc_ValueError,
+                        "only elements that were added before can be taken away: to subtract "
+                        "others, add their negatives");
+    return fits ? 0 : -1;
+}
+
+static PyObject *exact_merge(PyObject *object, PyObject *args)
+{
+    exact_object *self = (exact_object *)object, *more;
+    PyObject *other;
     gr_exact sum[2];
-    if (!more)
+    int negative = 0;
+    if (!PyArg_ParseTuple(args, "O|p", &other, &negative) || !(more = same_shape(self, other)))
         return NULL;
     read_sums(more, sum);
-    if (merge_sums(self, sum, 0, self->components, sum[0].count) < 0)
+    if (negative ? take_away(self, sum, sum[0].count) < 0
+                 : merge_sums(self, sum, 0, self->components, sum[0].count) < 0)
         return NULL;
     Py_RETURN_NONE;
+}
+
+/* The products of finite float64 numbers in contiguous arrays: added to this accumulator and to two
+ * others, for products that are too small or too large for this one (exact/products.h). */
+static PyObject *exact_add_products(PyObject *object, PyObject *args)
+{
+    PyObject *x, *y, *low, *high;
+    int counts;
+    if (!PyArg_ParseTuple(args, "OOOOp", &x, &y, &low, &high, &counts))
+        return NULL;
+    exact_object *of[GR_PRODUCTS_PARTS] = {same_shape((exact_object *)object, low),
+                                           (exact_object *)object,
+                                           same_shape((exact_object *)object, high)};
+    if (!of[0] || !of[2])
+        return NULL;
+    if (!items_fit(x, GR_LOAD_f64, 1) || !items_fit(y, GR_LOAD_f64, 1) ||
+        !PyArray_ISCARRAY_RO((PyArrayObject *)x) || !PyArray_ISCARRAY_RO((PyArrayObject *)y) ||
+        PyArray_SIZE((PyArrayObject *)x) != PyArray_SIZE((PyArrayObject *)y)) {
+        PyErr_SetString(PyExc_ValueError, "expected two contiguous arrays of float64 of one size");
+        return NULL;
+    }
+    gr_products *sum = PyMem_Malloc(sizeof *sum);
+    if (!sum)
+        return PyErr_NoMemory();
+    size_t n = (size_t)PyArray_SIZE((PyArrayObject *)x);
+    const double *one = PyArray_DATA((PyArrayObject *)x), *other = PyArray_DATA((PyArrayObject *)y);
+    gr_products_init(sum);
+    gr_without_gil call;
+    gr_drop_gil(&call);
+    gr_products_add_arrays(sum, one, other, n);
+    bool done = gr_take_gil(&call) >= 0;
+    for (int i = 0; i < GR_PRODUCTS_PARTS && done; i++)
+        done = merge_sums(of[i], &sum->part[i], 0, 1, counts ? n : 0) >= 0;
+    PyMem_Free(sum);
+    return done ? Py_NewRef(Py_None) : NULL;
+}
+
+/* What is made of the sums of n numbers, or of their parts, and of their squares. */
+static PyObject *exact_variance(PyObject *object, PyObject *args)
+{
+    exact_object *self = (exact_object *)object, *of[GR_PRODUCTS_PARTS];
+    PyObject *squares[GR_PRODUCTS_PARTS];
+    gr_finish_how how = {.kind = GR_FINISH_VARIANCE, .second_count = 1};
+    unsigned char bytes[sizeof(double)];
+    gr_exact sum[2];
+    int target, root;
+    if (!PyArg_ParseTuple(args, "OOOpdi", &squares[0], &squares[1], &squares[2], &root, &how.ddof,
+                          &target))
+        return NULL;
+    for (int i = 0; i < GR_PRODUCTS_PARTS; i++) {
+        of[i] = (exact_object *)squares[i];
+        if (Py_TYPE(squares[i]) != Py_TYPE(object) || !gr_is_float((gr_load)target)) {
+            PyErr_SetString(PyExc_TypeError, "expected three exact sums, and a float type");
+            return NULL;
+        }
+    }
+    gr_finish_sums *sums = PyMem_Calloc(1, sizeof *sums);
+    if (!sums)
+        return PyErr_NoMemory();
+    how.root = root;
+    how.target = (gr_load)target;
+    how.first_count = how.parts = self->components;
+    read_sums(self, sum);
+    for (int i = 0; i < self->components; i++)
+        sums->first[i].part[1] = sum[i];
+    sums->n = (double)sum[0].count;
+    for (int i = 0; i < GR_PRODUCTS_PARTS; i++) {
+        read_sums(of[i], sum);
+        sums->second[0].part[i] = sum[0];
+    }
+    gr_finish_in_integers(&how, sums, bytes);
+    PyMem_Free(sums);
+    return PyBytes_FromStringAndSize((char *)bytes, (Py_ssize_t)gr_load_size(how.target));
 }
 
 static PyObject *exact_copy(PyObject *object, PyObject *Py_UNUSED(none))
@@ -305,6 +409,13 @@ static PyObject *get_count(PyObject *object, void *Py_UNUSED(closure))
     return PyLong_FromUnsignedLongLong(sum[0].count);
 }
 
+static PyObject *get_flags(PyObject *object, void *Py_UNUSED(closure))
+{
+    gr_exact sum[2];
+    read_sums((exact_object *)object, sum);
+    return PyLong_FromUnsignedLong(sum[0].flags | sum[1].flags << 4);
+}
+
 static PyObject *get_load(PyObject *object, void *Py_UNUSED(closure))
 {
     return PyLong_FromLong((long)((exact_object *)object)->load);
@@ -323,7 +434,15 @@ static PyMethodDef methods[] = {
     {"add_state", exact_add_state, METH_VARARGS,
      "add_state(bytes, component, counts)\n--\n\n"
      "Add a gr_exact that a device's kernel has filled. `counts`: also add its count."},
-    {"merge", exact_merge, METH_O, "merge(other)\n--\n\nAdd another accumulator."},
+    {"merge", exact_merge, METH_VARARGS,
+     "merge(other, negative=False)\n--\n\nAdd another accumulator, or take it away."},
+    {"add_products", exact_add_products, METH_VARARGS,
+     "add_products(x, y, low, high, counts)\n--\n\n"
+     "Add the products of finite float64 numbers, of which two more accumulators take small and "
+     "large ones."},
+    {"variance", exact_variance, METH_VARARGS,
+     "variance(low, squares, high, root, ddof, load)\n--\n\n"
+     "The variance of the numbers whose sum this is, or its root, as bytes."},
     {"copy", exact_copy, METH_NOARGS, "copy()\n--\n\nA copy of the accumulator."},
     {"round", exact_round, METH_VARARGS,
      "round(load)\n--\n\nThe sum, rounded once to that element type, as bytes."},
@@ -340,6 +459,8 @@ static PyMethodDef methods[] = {
 
 static PyGetSetDef properties[] = {
     {"count", get_count, NULL, "The number of elements that were added.", NULL},
+    {"flags", get_flags, NULL, "The flags of nan 1, inf 2 and -inf 4; times 16 of component 1.",
+     NULL},
     {"load", get_load, NULL, "The element type, as a number of gr_load.", NULL},
     {"components", get_components, NULL, "2 for complex sums, else 1.", NULL},
     {NULL, NULL, NULL, NULL, NULL},

@@ -37,11 +37,25 @@ int gr_check_words(gr_words_error error, long long added);
 /* Takes over an int, or a pair of tuples of floats. Returns 0, or -1 with an exception set. */
 int gr_take_initial(PyObject *initial, gr_initial *taken);
 
+/* The data of a contiguous array with this number of bytes, or NULL. */
+void *gr_data_of(PyObject *object, size_t bytes);
+
+/* Marks the axes of an array of `dims` dimensions: None, a number, or a tuple of numbers. Returns
+ * false, without an exception, if one is no whole number, is a bool, does not exist or comes twice.
+ */
+bool gr_take_axes(PyObject *axis, int dims, bool *reduced);
+
 PyObject *gr_py_sum_digits(PyObject *module, PyObject *args);
 PyObject *gr_py_round_digits(PyObject *module, PyObject *args);
 PyObject *gr_py_sum_array(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *gr_py_sum_axis(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *gr_py_finish_sums(PyObject *module, PyObject *args);
+PyObject *gr_py_finish_plainly(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *gr_py_finish(PyObject *module, PyObject *args);
+PyObject *gr_py_rolling(PyObject *module, PyObject *args);
+PyObject *gr_py_running_sums(PyObject *module, PyObject *args);
 PyObject *gr_py_sum_segments(PyObject *module, PyObject *args);
+PyObject *gr_py_unrounded_segments(PyObject *module, PyObject *args);
 PyObject *gr_py_cpu_error_factor(PyObject *module, PyObject *args);
 PyObject *gr_py_are_bools(PyObject *module, PyObject *array);
 PyObject *gr_py_cpu_sum_samples(PyObject *module, PyObject *args);

@@ -2,6 +2,7 @@
  * integrands. It uses no device. */
 #include "bindings/host/functions.h"
 
+#include "exact/finish.h"
 #include "bindings/gil.h"
 #include "bindings/numpy_arrays.h"
 #include "shared/how.h"
@@ -102,9 +103,33 @@ static PyMethodDef methods[] = {
      "The sums along axes by `exact` or `cpu`. Without `details`: a SumResult; None for arrays and "
      "axes that need a conversion or a check. With details, (source, wanted, dtype, out, mask, "
      "initial): (value, ms)."},
+    {"finish", gr_py_finish, METH_VARARGS,
+     "finish(kind, root, parts, first, second, axes, n, mean, ddof, load, out)\n--\n\n"
+     "Adds up terms along axes: tuples of (term, load, array, other), where `other` are the other "
+     "factors, or a mask, or None. Stores what is made of the sums, rounded once."},
+    {"finish_sums", gr_py_finish_sums, METH_VARARGS,
+     "finish_sums(kind, root, parts, first, ddof, second, sums, n, load, out, unknown)\n--\n\n"
+     "The same for sums that unrounded_segments() has stored: `first` and `second` of them. Marks "
+     "the results that the sums do not tell, and returns how many these are."},
+    {"finish_plainly", (PyCFunction)(void (*)(void))gr_py_finish_plainly, METH_FASTCALL,
+     "finish_plainly(array, axis, keepdims, (kind, root, first, second, over_n), ddof[, "
+     "other])\n--\n\n"
+     "The same for arrays of floats as they are: a new array or scalar. None if anything needs a "
+     "conversion, a check or a warning."},
+    {"rolling", gr_py_rolling, METH_VARARGS,
+     "rolling(kind, root, squares, ddof, array, starts, ends, counts, wide, load, out)\n--\n\n"
+     "Stores what is made of the sums of windows of rows, rounded once."},
+    {"running_sums", gr_py_running_sums, METH_VARARGS,
+     "running_sums(array, axis, offsets, load, target, out)\n--\n\n"
+     "Stores the sum of the elements of a segment up to each, rounded once."},
     {"sum_segments", gr_py_sum_segments, METH_VARARGS,
      "sum_segments(values, ids, offsets, out, source, wanted, initial)\n--\n\n"
      "Stores the sums by segment in `out`: (ms, the first row whose id is out of range or -1)."},
+    {"unrounded_segments", gr_py_unrounded_segments, METH_VARARGS,
+     "unrounded_segments(values, ids, offsets, segments, load, term, out)\n--\n\n"
+     "Stores the sums of terms by segment in four planes, of as many numbers each as `out` has in "
+     "a "
+     "row: the first row whose id is out of range or -1."},
     {"cpu_error_factor", gr_py_cpu_error_factor, METH_VARARGS,
      "cpu_error_factor(n, load, acc)\n--\n\n"
      "The error bound of cpu_sum, divided by the sum of magnitudes."},
@@ -178,6 +203,7 @@ static int exec_module(PyObject *module)
         {"ON_PROCESSORS", GR_ON_PROCESSORS},
         {"SENT_TO_GPU", GR_SENT_TO_GPU},
         {"ON_GPU", GR_ON_GPU},
+        {"FINISH_BATCH", GR_FINISH_BATCH},
         {"ALL", GR_GROUPS_ALL},
         {"AXES", GR_GROUPS_AXES},
         {"OFFSETS", GR_GROUPS_OFFSETS},

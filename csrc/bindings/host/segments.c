@@ -39,29 +39,37 @@ static bool items_fit(const request *asked)
            sums->is_float && (size_t)PyArray_DIM(out, dims) == gr_exact_words(sums->parts);
 }
 
-/* Whether shapes and item sizes are as Python has checked them. User code may have run since. */
-static bool shapes_fit(const request *asked)
+/* Whether shapes and item sizes of the inputs are as Python has checked them. User code may have
+ * run since. */
+static bool inputs_fit(const request *asked, npy_intp segments)
 {
     const gr_segments *all = &asked->segments;
-    PyArrayObject *values = asked->values, *out = asked->out;
+    PyArrayObject *values = asked->values;
     int dims = PyArray_NDIM(values);
     size_t size = gr_load_size(all->values.load) * (size_t)all->values.parts;
-    bool fits = (dims == 1 || dims == 2) && items_fit(asked) && !gr_holds_objects(out) &&
-                !gr_holds_objects(values) && (size_t)PyArray_ITEMSIZE(values) == size &&
-                (dims == 1 || PyArray_DIM(values, 1) == PyArray_DIM(out, 1));
+    bool fits = (dims == 1 || dims == 2) && !gr_holds_objects(values) &&
+                (size_t)PyArray_ITEMSIZE(values) == size;
     if (fits && asked->ids)
         return PyArray_NDIM(asked->ids) == 1 && PyArray_ISINTEGER(asked->ids) &&
                PyArray_DIM(asked->ids, 0) == PyArray_DIM(values, 0);
     return fits && PyArray_NDIM(asked->offsets) == 1 && PyArray_ITEMSIZE(asked->offsets) == 8 &&
            PyArray_ISINTEGER(asked->offsets) && PyArray_ISNOTSWAPPED(asked->offsets) &&
            PyArray_IS_C_CONTIGUOUS(asked->offsets) &&
-           PyArray_DIM(asked->offsets, 0) == PyArray_DIM(out, 0) + 1;
+           PyArray_DIM(asked->offsets, 0) == segments + 1;
 }
 
-static void describe(request *asked)
+/* The same of all arrays. */
+static bool shapes_fit(const request *asked)
+{
+    PyArrayObject *values = asked->values, *out = asked->out;
+    return items_fit(asked) && !gr_holds_objects(out) && inputs_fit(asked, PyArray_DIM(out, 0)) &&
+           (PyArray_NDIM(values) == 1 || PyArray_DIM(values, 1) == PyArray_DIM(out, 1));
+}
+
+static void describe_inputs(request *asked)
 {
     gr_segments *all = &asked->segments;
-    PyArrayObject *values = asked->values, *out = asked->out, *ids = asked->ids;
+    PyArrayObject *values = asked->values, *ids = asked->ids;
     bool columns = PyArray_NDIM(values) == 2;
     all->values.data = PyArray_DATA(values);
     all->values.rows = (size_t)PyArray_DIM(values, 0);
@@ -69,11 +77,6 @@ static void describe(request *asked)
     all->values.columns = columns ? (size_t)PyArray_DIM(values, 1) : 1;
     all->values.column_step = columns ? PyArray_STRIDE(values, 1) : 0;
     all->values.swapped = PyArray_ISBYTESWAPPED(values);
-    all->sums.data = PyArray_DATA(out);
-    all->sums.words = takes_digits(asked) ? PyArray_DATA(out) : NULL;
-    all->sums.segments = (size_t)PyArray_DIM(out, 0);
-    all->sums.row_step = PyArray_STRIDE(out, 0);
-    all->sums.column_step = columns ? PyArray_STRIDE(out, 1) : 0;
     if (!ids) {
         all->ids.offsets = PyArray_DATA(asked->offsets);
         return;
@@ -83,6 +86,18 @@ static void describe(request *asked)
     all->ids.size = (size_t)PyArray_ITEMSIZE(ids);
     all->ids.is_signed = PyArray_ISSIGNED(ids);
     all->ids.swapped = PyArray_ISBYTESWAPPED(ids);
+}
+
+static void describe(request *asked)
+{
+    gr_segments *all = &asked->segments;
+    PyArrayObject *out = asked->out;
+    describe_inputs(asked);
+    all->sums.data = PyArray_DATA(out);
+    all->sums.words = takes_digits(asked) ? PyArray_DATA(out) : NULL;
+    all->sums.segments = (size_t)PyArray_DIM(out, 0);
+    all->sums.row_step = PyArray_STRIDE(out, 0);
+    all->sums.column_step = PyArray_NDIM(asked->values) == 2 ? PyArray_STRIDE(out, 1) : 0;
 }
 
 /* Adds up, without the GIL if that takes long. Returns a status, or -1 with an exception set. */
@@ -98,9 +113,34 @@ static int run(const request *asked, size_t *bad_row)
     return gr_take_gil(&call) < 0 ? -1 : status;
 }
 
-static bool is_array_or_none(PyObject *object)
+/* Takes arrays of which one is None. Returns 0, or -1 with an exception set. */
+static int take_groups(request *asked, PyObject *ids, PyObject *offsets)
 {
-    return object == Py_None || PyArray_Check(object);
+    asked->ids = ids == Py_None ? NULL : (PyArrayObject *)ids;
+    asked->offsets = offsets == Py_None ? NULL : (PyArrayObject *)offsets;
+    if ((!asked->ids || PyArray_Check(ids)) && (!asked->offsets || PyArray_Check(offsets)) &&
+        !asked->ids != !asked->offsets)
+        return 0;
+    PyErr_SetString(PyExc_TypeError, "expected an array of ids or of offsets");
+    return -1;
+}
+
+static int refuse_shapes(void)
+{
+    PyErr_SetString(PyExc_ValueError, "an array changed its shape during the call");
+    return -1;
+}
+
+/* The first row whose id is out of range, or -1. Returns -2 with an exception set. */
+static Py_ssize_t first_bad(const request *asked)
+{
+    size_t bad_row = 0;
+    int status = run(asked, &bad_row);
+    if (status == GR_SEGMENTS_NO_MEMORY)
+        PyErr_NoMemory();
+    if (status == GR_SEGMENTS_NO_MEMORY || status < 0)
+        return -2;
+    return status == GR_SEGMENTS_BAD_ID ? (Py_ssize_t)bad_row : -1;
 }
 
 PyObject *gr_py_sum_segments(PyObject *Py_UNUSED(module), PyObject *args)
@@ -112,18 +152,13 @@ PyObject *gr_py_sum_segments(PyObject *Py_UNUSED(module), PyObject *args)
     if (!PyArg_ParseTuple(args, "O!OOO!iiO", &PyArray_Type, &asked.values, &ids, &offsets,
                           &PyArray_Type, &asked.out, &source, &wanted, &initial))
         return NULL;
-    if (!is_array_or_none(ids) || !is_array_or_none(offsets) ||
-        (ids == Py_None) == (offsets == Py_None)) {
-        PyErr_SetString(PyExc_TypeError, "expected an array of ids or of offsets");
+    if (take_groups(&asked, ids, offsets) < 0)
         return NULL;
-    }
     gr_how how = gr_how_of(source, wanted, true, GR_ON_PROCESSORS, GR_GROUPS_IDS);
     if (how.refusal) {
         PyErr_SetString(PyExc_ValueError, "no such dtypes");
         return NULL;
     }
-    asked.ids = ids == Py_None ? NULL : (PyArrayObject *)ids;
-    asked.offsets = offsets == Py_None ? NULL : (PyArrayObject *)offsets;
     all->values.load = how.load;
     all->values.parts = how.parts;
     all->values.is_signed = PyArray_ISSIGNED(asked.values);
@@ -132,18 +167,44 @@ PyObject *gr_py_sum_segments(PyObject *Py_UNUSED(module), PyObject *args)
     all->sums.is_float = how.exactly;
     if (gr_take_initial(initial, &all->initial) < 0)
         return NULL;
-    if (!shapes_fit(&asked)) {
-        PyErr_SetString(PyExc_ValueError, "an array changed its shape during the call");
+    if (!shapes_fit(&asked) && refuse_shapes() < 0)
         return NULL;
-    }
     describe(&asked);
-    size_t bad_row = 0;
     double start = gr_now_ms();
-    int status = run(&asked, &bad_row);
-    if (status == GR_SEGMENTS_NO_MEMORY)
-        return PyErr_NoMemory();
-    if (status < 0)
+    Py_ssize_t bad = first_bad(&asked);
+    return bad < -1 ? NULL : Py_BuildValue("dn", gr_now_ms() - start, bad);
+}
+
+PyObject *gr_py_unrounded_segments(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    request asked = {.values = NULL};
+    gr_segments *all = &asked.segments;
+    PyObject *ids, *offsets;
+    int load, term;
+    Py_ssize_t segments;
+    if (!PyArg_ParseTuple(args, "O!OOniiO!", &PyArray_Type, &asked.values, &ids, &offsets,
+                          &segments, &load, &term, &PyArray_Type, &asked.out) ||
+        take_groups(&asked, ids, offsets) < 0)
         return NULL;
-    Py_ssize_t bad = status == GR_SEGMENTS_BAD_ID ? (Py_ssize_t)bad_row : -1;
-    return Py_BuildValue("dn", gr_now_ms() - start, bad);
+    PyArrayObject *out = asked.out;
+    bool fits = term >= 0 && term < GR_TERM_PRODUCT && gr_is_float((gr_load)load) &&
+                PyArray_NDIM(out) == 2 && PyArray_TYPE(out) == NPY_FLOAT64 &&
+                PyArray_IS_C_CONTIGUOUS(out) && PyArray_ISWRITEABLE(out) &&
+                PyArray_DIM(out, 0) == 4 && segments >= 0;
+    all->values.load = fits ? (gr_load)load : GR_LOAD_f64;
+    all->values.term = (gr_term)term;
+    all->values.parts = all->sums.parts = 1;
+    all->sums.target = GR_LOAD_f64;
+    all->sums.is_float = true;
+    if ((!fits || !inputs_fit(&asked, segments)) && refuse_shapes() < 0)
+        return NULL;
+    describe_inputs(&asked);
+    all->sums.segments = (size_t)segments;
+    all->sums.unrounded = PyArray_DATA(out);
+    all->sums.plane = (size_t)PyArray_DIM(out, 1);
+    if (all->values.columns > 0 && all->sums.segments > all->sums.plane / all->values.columns &&
+        refuse_shapes() < 0)
+        return NULL;
+    Py_ssize_t bad = first_bad(&asked);
+    return bad < -1 ? NULL : PyLong_FromSsize_t(bad);
 }

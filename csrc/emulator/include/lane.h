@@ -129,6 +129,7 @@ void gr_copy_ordered(void);
 void gr_bad_index(const char *file, unsigned line, unsigned column, const char *type, long index);
 void gr_bad_local(const void *place);
 void gr_bad_assertion(const char *file, unsigned line, const char *text);
+void gr_misaligned(const char *file, unsigned line, const char *type, unsigned bytes);
 
 /* In the traced build, report an access (see GR_TRACE_ACCESS), a fence, the initialization of an
  * mbarrier for bulk copies, the start of a copy, and the end of a wait for copies. */

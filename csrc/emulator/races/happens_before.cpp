@@ -198,6 +198,19 @@ static void note_divergence(Watch *watch, const Worker *w, const Barrier *barrie
         watch->divergences.push_back(found);
 }
 
+/* The same of the blocks that wait for a barrier of the grid. */
+static void note_divergences(Watch *watch, const Worker *w, const std::vector<Brought> &all)
+{
+    for (unsigned i = 0; i < w->block_count; ++i) {
+        std::vector<Brought> own;
+        for (const Brought &one : all)
+            if (one.self.block == w->blocks[i].rank)
+                own.push_back(one);
+        if (!own.empty())
+            note_divergence(watch, w, &w->blocks[i].own, own);
+    }
+}
+
 /* The lanes at a barrier: those that wait, and those that arrived at a cluster barrier without
  * waiting yet. */
 static std::vector<Brought> all_at(Worker *w, const Barrier *barrier, gr_scope scope)
@@ -232,6 +245,8 @@ void watch_barrier(Worker *w, const Barrier *barrier, gr_scope scope)
             return;
         if (scope == GR_BLOCK)
             note_divergence(watch, w, barrier, all);
+        else if (scope == GR_GRID)
+            note_divergences(watch, w, all);
         LaneClocks clocks = gather(watch, all);
         ++watch->meetings;
         for (const Brought &one : all) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "emulator/races/detector.h"
+#include "emulator/runtime/named_memory.h"
 #include "emulator/runtime/shared_memory.h"
 
 namespace gr
@@ -70,45 +71,21 @@ static Missing missing_between(Watch *watch, const Touch &now, const Record &bef
                                                                              : GRID_SYNC;
 }
 
-/* Names the element by the kernel parameter that points to it. Returns "" if none does. */
-static std::string name_parameter(const Watch *watch, uintptr_t address)
-{
-    const Kernel *kernel = watch->launch->kernel;
-    uintptr_t nearest = 0;
-    std::string name;
-    for (unsigned i = 0; i < kernel->parameters && i < 5; ++i) {
-        uintptr_t value = 0;
-        if (!kernel->pointees[i])
-            continue;
-        memcpy(&value, watch->launch->args[i], sizeof value);
-        if (value < watch->range || value > address || value < nearest)
-            continue;
-        nearest = value;
-        name = kernel->names[i] + ("[" + std::to_string((address - value) / kernel->pointees[i]));
-        if ((address - value) % kernel->pointees[i])
-            name += "], byte " + std::to_string((address - value) % kernel->pointees[i]);
-        else
-            name += "]";
-    }
-    return name;
-}
-
 static Address name_address(const Worker *w, uintptr_t address, size_t size)
 {
-    const Watch *watch = w->watch;
-    Address found = {"", in_shared(w, address), 0};
-    if (found.shared) {
-        SharedPlace at = shared_place(w, address, size);
-        found.owner = w->blocks[at.block].rank;
-        found.name = at.name;
-        if (at.count != 1)
-            found.name += "[" + std::to_string(at.index) + "]";
-    } else if (address - watch->range < watch->range_bytes) {
-        found.name = name_parameter(watch, address);
-    }
-    if (found.name.empty())
-        found.name = "__device__ memory";
-    return found;
+    const Launch *launch = w->watch->launch;
+    std::vector<gr_memory> all = named_memory(launch, w->shape, 0);
+    MemoryPlace place = memory_place(w, address);
+    const gr_memory *found = find_memory(all, 0, place);
+    if (!found || (!place.is_shared && place.at - found->first >= found->bytes))
+        return {"__device__ memory", place.is_shared, place.owner};
+    long in = (long)(place.at - found->first), element = found->element ? found->element : size;
+    std::string name = found->name;
+    if (!place.is_shared || (long)found->bytes / element != 1)
+        name += "[" + std::to_string((in < 0 ? in - element + 1 : in) / element) + "]";
+    if (!place.is_shared && in % element)
+        name += ", byte " + std::to_string(in % element);
+    return {name, place.is_shared, place.owner};
 }
 
 static void note_race(Worker *w, const Touch &now, const Record &before, Access kind_before,
@@ -272,10 +249,11 @@ static void touch(Worker *w, const Self &self, const void *address, size_t size,
 }
 
 /* Treats the end of a block as a write to its shared memory, which races with accesses by other
- * blocks of the cluster. */
+ * blocks of the cluster. The memory still has the block's data. */
 void watch_block_end(Worker *w, const Lane *last)
 {
     Watch *watch = w->watch;
+    end_overwriting(watch);
     if (watch->launch->shape.cluster_blocks < 2)
         return;
     guarded(watch, [&] {

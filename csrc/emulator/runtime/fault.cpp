@@ -191,6 +191,14 @@ void gr_bad_assertion(const char *file, unsigned line, const char *text)
                   text);
 }
 
+void gr_misaligned(const char *file, unsigned line, const char *type, unsigned bytes)
+{
+    gr::Worker *w = gr::worker;
+    if (w && w->lane)
+        gr::fault(w, "%s:%u: %s uses a %s at an address that is no multiple of %u bytes", file,
+                  line, gr::name_lane(w->lane).text, type, bytes);
+}
+
 void gr_trap(const char *file, int line)
 {
     gr::fault(gr::worker, "%s:%d: %s calls __trap", file, line,

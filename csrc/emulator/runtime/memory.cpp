@@ -130,9 +130,9 @@ static cudaError_t allocate(void **out, size_t bytes, bool device)
         *used += bytes; /* reserved before the slow fill */
     }
     bool guarded = device && m->guard;
-    void *address = guarded                                ? take_guarded(bytes)
-                    : posix_memalign(&address, 256, bytes) ? nullptr
-                                                           : address;
+    void *address = guarded                                             ? take_guarded(bytes)
+                    : posix_memalign(&address, device_alignment, bytes) ? nullptr
+                                                                        : address;
     cudaError_t state = !address ? cudaErrorMemoryAllocation
                         : device && !poison(static_cast<char *>(address), bytes)
                             ? cudaErrorUnknown

@@ -161,9 +161,9 @@ static inline Lane *lane_ended(Worker *w, Lane *me)
     w->vain = 0;
     --block->own.live;
     if (!block->own.live && w->block_count > 1) { /* other blocks must not read its leftover data */
-        poison_shared(w, block);
         if (watched(w))
             watch_block_end(w, me);
+        poison_shared(w, block);
     }
     if (warp->meetings)
         meetings_leave(w, warp);

@@ -36,20 +36,18 @@ static void access(Worker *w, const void *address, size_t size, Access to_others
 {
     const void *place = site.at;
     static const char *const verbs[] = {"reads", "writes", "updates"};
-    if (counted(w))
-        settle(w);
     take_turns(w, (uintptr_t)address, place);
-    if (counted(w)) /* another lane may have run */
+    if (counted(w))
         settle(w);
     look_now_and_then(w);
     w->vain = 0;
     w->last = {(uintptr_t)address, size, place};
+    if (counted(w)) /* first: the last step of a replay is the one that fails */
+        count_access(w, address, size, to_memory, place);
     if (in_shared(w, (uintptr_t)address))
         check_shared(w, (uintptr_t)address, size, verbs[to_memory], place);
     if (watched(w))
         watch_access(w, address, size, to_others, to_memory != WRITE, site);
-    if (counted(w))
-        count_access(w, address, size, to_memory, place);
 }
 
 /* Ignores host code, which has no lane. Ignores a lane's own stack variables, and threadIdx and the

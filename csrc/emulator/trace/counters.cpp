@@ -88,27 +88,15 @@ static inline __attribute__((always_inline)) Instruction *come_to(gr_recorder *r
         column->used = time + 1;
     }
     Instruction *instruction = &column->instructions[time];
-    if (r->replay && !(instruction->mask &&
-                       joins(r->replay.get(), instruction->step, lane, address, place.size)))
-        instruction->step = keep_step(r, lane->warp, place.deed, number, place.size);
+    if (r->replay) {
+        if (!instruction->mask ||
+            !joins(r->replay.get(), instruction->step, lane, address, place.size))
+            instruction->step = keep_step(r, lane->warp, place.deed, number, place.size, 0);
+        r->replay->steps[instruction->step].mask |= 1u << index;
+    }
     instruction->mask |= 1u << index;
     instruction->address[index] = address;
     return instruction;
-}
-
-/* Runs `count`, which adds to the counters of a place, for a step of a replay. */
-template <typename Count>
-static inline void count_step(gr_recorder *r, unsigned place, uint32_t step, Count count)
-{
-    if (!r->replay) {
-        count();
-        return;
-    }
-    const gr_counters before = r->places[place].now;
-    count();
-    const gr_counters *after = &r->places[place].now;
-    for (unsigned c = 0; c < GR_COUNTER_COUNT; ++c)
-        r->replay->steps[step].counts[c] += (uint32_t)(after->count[c] - before.count[c]);
 }
 
 /* Called when the warp has reached a barrier: its pending instructions are complete, and are
@@ -120,9 +108,7 @@ static void flush(Worker *w, const Warp *warp)
     for (unsigned number : record->touched) {
         Column *column = &record->columns[number];
         for (unsigned i = 0; i < column->used; ++i) {
-            const Instruction *instruction = &column->instructions[i];
-            count_step(r, number, instruction->step,
-                       [&] { count_instruction(w, number, warp, instruction); });
+            count_instruction(w, number, warp, &column->instructions[i]);
             if (r->places[number].place.deed != FENCE)
                 record->active |= column->instructions[i].mask;
         }
@@ -186,11 +172,7 @@ void count_access(Worker *w, const void *address, size_t size, Access kind, cons
 void count_fence(Worker *w, const char *file, int line)
 {
     gr_recorder *r = w->recorder;
-    with_memory(w, r, [&] {
-        const Instruction *instruction = come_to(r, w->lane, site(file, line, FENCE), 0);
-        if (r->replay)
-            r->replay->steps[instruction->step].mask |= 1u << w->lane->index;
-    });
+    with_memory(w, r, [&] { come_to(r, w->lane, site(file, line, FENCE), 0); });
 }
 
 void count_copy(Worker *w, const void *shared, const void *global, size_t bytes, const char *file,
@@ -199,17 +181,14 @@ void count_copy(Worker *w, const void *shared, const void *global, size_t bytes,
     gr_recorder *r = w->recorder;
     with_memory(w, r, [&] {
         unsigned number = place_number(r, site(file, line, MEETING));
-        uint32_t step = 0;
-        if (r->replay) {
-            settle(w);
-            step = keep_step(r, w->lane->warp, GR_STEP_COPY, number, bytes);
+        settle(w);
+        const Warp *warp = w->lane->warp;
+        uint32_t step = keep_step(r, warp, GR_STEP_COPY, number, bytes, 1u << w->lane->index);
+        if (r->replay)
             keep_copy(w, step, (uintptr_t)shared, (uintptr_t)global);
-        }
-        count_step(r, number, step, [&] {
-            Count count = count_at(r, number, &r->warps[w->lane->warp->index]);
-            count.add(GR_COUNT_bulk_copies, 1);
-            count.add(GR_COUNT_bulk_copy_bytes, bytes);
-        });
+        Count count = count_at(r, number, &r->warps[warp->index], step);
+        count.add(GR_COUNT_bulk_copies, 1);
+        count.add(GR_COUNT_bulk_copy_bytes, bytes);
     });
 }
 
@@ -226,19 +205,14 @@ void count_barrier(Worker *w, const Barrier *barrier, gr_scope scope)
                 continue;
             const Lane *lane = lane_of(w, warp, (unsigned)__builtin_ctz(warp->at[scope]));
             unsigned number = place_number(r, site(lane->file, lane->line, MEETING));
-            uint32_t step = 0;
-            if (r->replay) {
-                step = keep_step(r, warp, GR_STEP_BLOCK_BARRIER + scope, number, 0);
-                r->replay->steps[step].mask = warp->at[scope];
-            }
-            count_step(r, number, step, [&] {
-                Count count = count_at(r, number, &r->warps[warp->index]);
-                if (!counted)
-                    count.add(counters[scope], 1);
-                counted = true;
-                if (scope == GR_BLOCK)
-                    count.add(GR_COUNT_block_barrier_instructions, 1);
-            });
+            uint32_t step =
+                keep_step(r, warp, GR_STEP_BLOCK_BARRIER + scope, number, 0, warp->at[scope]);
+            Count count = count_at(r, number, &r->warps[warp->index], step);
+            if (!counted)
+                count.add(counters[scope], 1);
+            counted = true;
+            if (scope == GR_BLOCK)
+                count.add(GR_COUNT_block_barrier_instructions, 1);
             flush(w, warp);
             next_step(r, &r->warps[warp->index], true);
         }
@@ -263,14 +237,12 @@ void count_meeting(Worker *w, Warp *warp, const Meeting *meeting)
         unsigned number = place_number(r, site(lane->file, lane->line, MEETING));
         unsigned counter = counter_of(meeting->op);
         bool begins = meeting->op != GR_SYNCWARP;
-        uint32_t step = 0;
-        if (r->replay) {
-            step = keep_step(r, warp, GR_STEP_COLLECTIVE + meeting->op, number, 0);
+        uint32_t step =
+            keep_step(r, warp, GR_STEP_COLLECTIVE + meeting->op, number, 0, meeting->arrived);
+        if (r->replay)
             keep_meeting(r, step, warp, meeting);
-        }
-        auto count = [&] { count_at(r, number, record).add(counter, 1); };
         if (!begins)
-            count_step(r, number, step, count);
+            count_at(r, number, record, step).add(counter, 1);
         if (meeting->arrived == warp->live) {
             flush(w, warp);
             next_step(r, record, false);
@@ -279,7 +251,7 @@ void count_meeting(Worker *w, Warp *warp, const Meeting *meeting)
                 ++record->interval[__builtin_ctz(lanes)];
         }
         if (begins) {
-            count_step(r, number, step, count);
+            count_at(r, number, record, step).add(counter, 1);
             record->active |= meeting->arrived;
         }
     });
@@ -290,14 +262,13 @@ void count_end(Worker *w, const Lane *lane)
     gr_recorder *r = w->recorder;
     if (!r->replay)
         return;
-    settle(w);
     with_memory(w, r, [&] {
         std::vector<gr_step> &steps = r->replay->steps;
         const Warp *own = lane->warp;
         unsigned block = own->block->rank, warp = own->index % own->block->own.warp_count;
         const gr_step *last = steps.empty() ? nullptr : &steps.back();
         if (!last || last->kind != GR_STEP_END || last->block != block || last->warp != warp)
-            keep_step(r, lane->warp, GR_STEP_END, 0, 0);
+            keep_step(r, lane->warp, GR_STEP_END, 0, 0, 0);
         steps.back().mask |= 1u << lane->index;
     });
 }
@@ -348,8 +319,10 @@ static void run_one(Worker *w, gr_recorder *r, uint64_t team)
     with_memory(w, r, [&] { begin_team(w, r); });
     w->recorder = r->failed ? nullptr : r;
     run_team(w, team);
-    if (w->recorder && (!w->faulted || r->replay))
+    if (w->recorder && (!w->faulted || r->replay)) {
+        settle(w);
         with_memory(w, r, [&] { end_team(w, r); });
+    }
     w->recorder = nullptr;
 }
 
@@ -397,7 +370,7 @@ void run_samples(Launch *launch)
         return;
     }
     if (r->replay)
-        with_memory(w, r, [&] { keep_launch(r, launch); });
+        with_memory(w, r, [&] { keep_launch(r->replay.get(), launch, w); });
     for (size_t i = 0; i < r->samples.size() && !is_stopped(launch); ++i) {
         const gr_sample *sample = &r->samples[i];
         uint64_t count = std::min(sample->count, launch->teams - sample->first);

@@ -2,6 +2,7 @@
  * memory, lanes of atomics. */
 #ifdef GR_EMULATOR_TRACED
 
+#include "emulator/runtime/guard.h"
 #include "emulator/runtime/shared_memory.h"
 #include "emulator/trace/recorder.h"
 
@@ -75,8 +76,13 @@ static void count_global(const Count &count, const Place &place, const Instructi
 {
     Sectors sectors;
     unsigned used = 0;
-    for (uint32_t lanes = mask; lanes; lanes &= lanes - 1)
-        sectors.take_access(instruction->address[__builtin_ctz(lanes)], place.size);
+    uintptr_t first = 0, bytes = 0; /* of an allocation */
+    for (uint32_t lanes = mask; lanes; lanes &= lanes - 1) {
+        uintptr_t address = instruction->address[__builtin_ctz(lanes)];
+        if (guards_memory() && address - first >= bytes)
+            bytes = device_range(reinterpret_cast<const void *>(address), &first);
+        sectors.take_access(address - first % device_alignment, place.size);
+    }
     for (unsigned i = 0; i < sectors.count; ++i)
         used += lanes_in(sectors.bytes[i]);
     bool load = place.deed == LOAD;
@@ -142,7 +148,7 @@ static void count_contention(Worker *w, const Instruction *instruction)
 void count_instruction(Worker *w, unsigned number, const Warp *warp, const Instruction *instruction)
 {
     gr_recorder *r = w->recorder;
-    Count count = count_at(r, number, &r->warps[warp->index]);
+    Count count = count_at(r, number, &r->warps[warp->index], instruction->step);
     PlaceRecord *place = &r->places[number];
     switch (place->place.deed) {
     case UPDATE:

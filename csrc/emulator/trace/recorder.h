@@ -82,10 +82,8 @@ struct StepRecord {
 /* The steps of a replay. */
 struct Replay {
     std::vector<gr_step> steps;
-    std::vector<gr_step_array> arrays;
+    std::vector<gr_memory> arrays;
     std::vector<gr_step_launch> launches;
-    size_t most;
-    bool has_more;
     struct Pending {
         uint32_t step, lane;
         uintptr_t address;
@@ -133,20 +131,25 @@ namespace gr
 #ifdef GR_EMULATOR_TRACED
 /* Runs the launch's samples, all on this thread. */
 void run_samples(Launch *launch);
-/* A place's and a step's counters. Both get every count. */
+/* The counters of a place, of the work between two barriers, and of a replay's step, or null. All
+ * get every count. */
 struct Count {
     uint64_t *place, *step;
+    uint32_t *shown;
 
     void add(unsigned counter, uint64_t amount) const
     {
         place[counter] += amount;
         step[counter] += amount;
+        if (shown)
+            shown[counter] += (uint32_t)amount;
     }
 };
 
-inline Count count_at(gr_recorder *r, unsigned place, const WarpRecord *warp)
+inline Count count_at(gr_recorder *r, unsigned place, const WarpRecord *warp, uint32_t shown)
 {
-    return {r->places[place].now.count, warp->step->now.count};
+    return {r->places[place].now.count, warp->step->now.count,
+            r->replay ? r->replay->steps[shown].counts : nullptr};
 }
 
 /* Counts a complete warp instruction at the place of that number. */
@@ -167,23 +170,19 @@ void count_meeting(Worker *w, Warp *warp, const Meeting *meeting);
 /* The lane has returned from the kernel. */
 void count_end(Worker *w, const Lane *lane);
 
-/* Steps of a replay. keep_step() begins one and returns its number; throws std::bad_alloc. */
-void keep_launch(gr_recorder *r, const Launch *launch);
+/* Steps of a replay. keep_step() begins one and returns its number; throws std::bad_alloc. Without
+ * a replay, it does nothing. */
+uint32_t keep_step(gr_recorder *r, const Warp *warp, unsigned kind, uint32_t place, size_t bytes,
+                   uint32_t lanes);
+void keep_launch(Replay *replay, const Launch *launch, const Worker *w);
 /* Whether a lane's access, which comes now, can be shown as part of a step that other lanes of its
  * warp have made: nothing that has come since depends on it. */
 bool joins(const Replay *replay, uint32_t step, const Lane *lane, uintptr_t address, size_t bytes);
-uint32_t keep_step(gr_recorder *r, const Warp *warp, unsigned kind, uint32_t place, size_t bytes);
 void keep_access(Worker *w, uint32_t step, uintptr_t address, size_t bytes, unsigned kind);
 void keep_copy(Worker *w, uint32_t step, uintptr_t shared, uintptr_t global);
 void keep_meeting(gr_recorder *r, uint32_t step, const Warp *warp, const Meeting *meeting);
 /* Reads what the last store or atomic has left in memory. */
-void settle_step(Replay *replay);
-inline void settle(Worker *w)
-{
-    Replay *replay = w->recorder->replay.get();
-    if (replay && !replay->pending.empty())
-        settle_step(replay);
-}
+void settle(Worker *w);
 
 inline bool counted(const Worker *w)
 {

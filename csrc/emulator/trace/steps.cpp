@@ -4,12 +4,9 @@
 #include "emulator/trace/steps.h"
 
 #include <new>
-#include <string.h>
 
 #include "emulator/runtime/fault.h"
-#include "emulator/runtime/guard.h"
 #include "emulator/runtime/shared_memory.h"
-#include "emulator/trace/lines.h"
 #include "emulator/trace/recorder.h"
 
 namespace gr
@@ -20,106 +17,41 @@ static_assert((int)LOAD == GR_STEP_LOAD && (int)STORE == GR_STEP_STORE &&
               "a place's deed is the kind of its steps");
 static_assert((int)GR_STEP_KINDS == GR_STEP_COLLECTIVE + (int)GR_ACTIVE_MASK, "as steps.h says");
 
-/* --- arrays --------------------------------------------------------------------------------- */
-
-static void add_array(Replay *replay, const char *name, bool is_shared, uint64_t base,
-                      uint64_t bytes, uint32_t element)
+void keep_launch(Replay *replay, const Launch *launch, const Worker *w)
 {
-    uint32_t launch = (uint32_t)replay->launches.size() - 1;
-    replay->arrays.push_back({name, is_shared, launch, base, bytes, element});
+    const dim3 &grid = launch->grid, &block = launch->shape.block;
+    for (const gr_memory &one : named_memory(launch, w->shape, (uint32_t)replay->launches.size()))
+        replay->arrays.push_back(one);
+    replay->launches.push_back({grid.x * grid.y * grid.z, block.x * block.y * block.z});
 }
 
-void keep_launch(gr_recorder *r, const Launch *launch)
-{
-    const Kernel *kernel = launch->kernel;
-    Replay *replay = r->replay.get();
-    const dim3 &block = launch->shape.block;
-    replay->launches.push_back(
-        {launch->grid.x * launch->grid.y * launch->grid.z, block.x * block.y * block.z});
-    for (unsigned i = 0; i < kernel->parameters && i < 5; ++i) {
-        uintptr_t first, at = 0;
-        if (kernel->pointees[i])
-            memcpy(&at, launch->args[i], sizeof at);
-        size_t bytes = at ? device_range(reinterpret_cast<const void *>(at), &first) : 0;
-        if (at)
-            add_array(replay, kernel->names[i], false, at,
-                      bytes ? first + bytes - at : kernel->pointees[i], kernel->pointees[i]);
-    }
-}
-
-/* Returns the number of the array of this launch that has the address, or a byte `beyond` its end:
- * of several in one allocation, the one that begins last before it. */
-static uint32_t find_array(const Replay *replay, bool is_shared, uint64_t at, const char *name,
-                           uint64_t beyond = 0)
-{
-    uint32_t found = UINT32_MAX;
-    for (size_t i = replay->arrays.size(); i-- > 0;) {
-        const gr_step_array *array = &replay->arrays[i];
-        if (array->launch + 1 != replay->launches.size())
-            break;
-        if (!array->is_shared == is_shared || at < array->base ||
-            at - array->base >= array->bytes + beyond || (name && array->name != name))
-            continue;
-        if (found == UINT32_MAX || array->base > replay->arrays[found].base)
-            found = (uint32_t)i;
-    }
-    return found;
-}
-
-static void find_shared(const Worker *w, Replay *replay, gr_step_lane *lane, uintptr_t address,
-                        size_t bytes)
-{
-    size_t in_team = address - (uintptr_t)w->shared, stride = shared_stride(w->shape);
-    SharedPlace place = shared_place(w, address, bytes);
-    uint64_t at = in_team % stride;
-    lane->array = find_array(replay, true, at, place.name);
-    lane->owner = w->blocks[place.block].rank;
-    if (lane->array == UINT32_MAX) {
-        lane->array = (uint32_t)replay->arrays.size();
-        uint64_t base = at - (uint64_t)place.index * place.element;
-        base -= base % (place.element < 4 ? place.element : 4);
-        add_array(replay, place.name, true, base, place.count * place.element,
-                  (uint32_t)place.element);
-    }
-    lane->offset = at - replay->arrays[lane->array].base;
-}
-
-static void find_global(Replay *replay, gr_step_lane *lane, uintptr_t address, size_t bytes)
-{
-    uintptr_t first = 0;
-    size_t size = device_range(reinterpret_cast<const void *>(address), &first);
-    lane->array = find_array(replay, false, address, nullptr, size ? 0 : guard_bytes);
-    if (lane->array == UINT32_MAX) {
-        if (!size) { /* a __device__ variable: an array for each page of such memory */
-            size = 4096;
-            first = address - address % size;
-        }
-        lane->array = (uint32_t)replay->arrays.size();
-        add_array(replay, nullptr, false, first, size, 0);
-    }
-    gr_step_array *array = &replay->arrays[lane->array];
-    lane->offset = address - array->base;
-    if (!size && !device_range(reinterpret_cast<const void *>(array->base), &first) &&
-        lane->offset + bytes > array->bytes)
-        array->bytes = lane->offset + bytes; /* memory of the host, whose size is not known */
-}
-
-static void find(const Worker *w, gr_step_lane *lane, uintptr_t address, size_t bytes)
+/* Names the memory of a lane's access. Memory without a name grows with its accesses. */
+static void find_array(Worker *w, gr_step_lane *lane, uintptr_t address, size_t bytes)
 {
     Replay *replay = w->recorder->replay.get();
-    if (in_shared(w, address))
-        find_shared(w, replay, lane, address, bytes);
-    else
-        find_global(replay, lane, address, bytes);
+    uint32_t launch = (uint32_t)replay->launches.size() - 1;
+    MemoryPlace place = memory_place(w, address);
+    gr_memory *found = find_memory(replay->arrays, launch, place);
+    if (!found) {
+        replay->arrays.push_back({"memory", launch, 0, 1, address / 4096 * 4096, 0, 0, 0});
+        found = &replay->arrays.back();
+    }
+    if (!found->element)
+        found->element = (uint32_t)bytes;
+    lane->owner = place.owner;
+    lane->array = (uint32_t)(found - replay->arrays.data());
+    lane->offset = (int64_t)(place.at - found->first);
+    if (found->is_open && place.at - found->first + bytes > found->bytes)
+        found->bytes = place.at - found->first + bytes;
 }
 
-/* --- steps ---------------------------------------------------------------------------------- */
-
-uint32_t keep_step(gr_recorder *r, const Warp *warp, unsigned kind, uint32_t place, size_t bytes)
+uint32_t keep_step(gr_recorder *r, const Warp *warp, unsigned kind, uint32_t place, size_t bytes,
+                   uint32_t lanes)
 {
     Replay *replay = r->replay.get();
-    replay->has_more = replay->steps.size() >= replay->most;
-    if (replay->has_more)
+    if (!replay)
+        return 0;
+    if (replay->steps.size() > GR_MOST_STEPS)
         throw std::bad_alloc();
     replay->steps.push_back({});
     gr_step *step = &replay->steps.back();
@@ -127,6 +59,7 @@ uint32_t keep_step(gr_recorder *r, const Warp *warp, unsigned kind, uint32_t pla
     step->block = warp->block->rank;
     step->warp = warp->index % warp->block->own.warp_count;
     step->kind = kind;
+    step->mask = lanes;
     step->bytes = (uint32_t)bytes;
     step->place = place;
     return (uint32_t)replay->steps.size() - 1;
@@ -151,61 +84,69 @@ static bool depends(const gr_step *step, uint32_t lanes, unsigned kind, uintptr_
 bool joins(const Replay *replay, uint32_t number, const Lane *lane, uintptr_t address, size_t bytes)
 {
     enum { MOST_BETWEEN = 32 };
-    const std::vector<gr_step> &steps = replay->steps;
-    const gr_step *own = &steps[number];
-    if (steps.size() - number > MOST_BETWEEN)
+    const gr_step *own = &replay->steps[number], *end = own + (replay->steps.size() - number);
+    if (end - own > MOST_BETWEEN)
         return false;
-    for (size_t i = number + 1; i < steps.size(); ++i) {
-        bool is_own_warp = steps[i].warp == own->warp && steps[i].block == own->block;
-        if ((is_own_warp && steps[i].mask >> lane->index & 1) ||
-            depends(&steps[i], steps[i].mask, own->kind, address, bytes))
+    for (const gr_step *step = own + 1; step < end; ++step) {
+        bool is_own_warp = step->warp == own->warp && step->block == own->block;
+        if ((is_own_warp && step->mask >> lane->index & 1) ||
+            depends(step, step->mask, own->kind, address, bytes))
             return false;
     }
     /* a step's lanes are shown in ascending order */
     return !depends(own, own->mask >> lane->index << lane->index, own->kind, address, bytes);
 }
 
+/* Reads what a failing access would, which AddressSanitizer would refuse. */
+__attribute__((no_sanitize_address)) static void read_bytes(void *to, uintptr_t from, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; ++i)
+        static_cast<volatile char *>(to)[i] = reinterpret_cast<const volatile char *>(from)[i];
+}
+
 void keep_access(Worker *w, uint32_t number, uintptr_t address, size_t bytes, unsigned kind)
 {
     Replay *replay = w->recorder->replay.get();
-    gr_step *step = &replay->steps[number];
-    gr_step_lane *lane = &step->lane[w->lane->index];
-    step->mask |= 1u << w->lane->index;
+    gr_step_lane *lane = &replay->steps[number].lane[w->lane->index];
     lane->address = address;
-    find(w, lane, address, bytes);
+    find_array(w, lane, address, bytes);
     if (kind != STORE)
-        memcpy(lane->value, reinterpret_cast<const void *>(address), bytes);
+        read_bytes(lane->value, address, bytes);
     if (kind != LOAD)
         replay->pending.push_back({number, w->lane->index, address, bytes});
 }
 
-void settle_step(Replay *replay)
+void settle(Worker *w)
 {
+    Replay *replay = w->recorder->replay.get();
+    if (!replay)
+        return;
     for (const Replay::Pending &one : replay->pending) {
         gr_step *step = &replay->steps[one.step];
         gr_step_lane *lane = &step->lane[one.lane];
+        uintptr_t first;
+        if (w->faulted && !in_shared(w, one.address) &&
+            !device_range(reinterpret_cast<const void *>(one.address), &first))
+            continue; /* by this access, maybe */
         bool is_atomic = step->kind == GR_STEP_ATOMIC;
-        memcpy(is_atomic ? &lane->result : lane->value, reinterpret_cast<const void *>(one.address),
-               is_atomic && one.bytes > sizeof lane->result ? sizeof lane->result : one.bytes);
+        read_bytes(is_atomic ? &lane->result : lane->value, one.address,
+                   is_atomic && one.bytes > sizeof lane->result ? sizeof lane->result : one.bytes);
     }
     replay->pending.clear();
 }
 
 void keep_copy(Worker *w, uint32_t number, uintptr_t shared, uintptr_t global)
 {
-    gr_step *step = &w->recorder->replay->steps[number];
-    gr_step_lane *lane = &step->lane[w->lane->index], from = {};
-    step->mask |= 1u << w->lane->index;
-    find(w, &from, global, 1);
-    find(w, lane, shared, 1);
-    lane->value[0] = from.offset;
+    gr_step_lane *lane = &w->recorder->replay->steps[number].lane[w->lane->index], from = {};
+    find_array(w, &from, global, 1);
+    find_array(w, lane, shared, 1);
+    lane->value[0] = (uint64_t)from.offset;
     lane->value[1] = from.array;
 }
 
 void keep_meeting(gr_recorder *r, uint32_t number, const Warp *warp, const Meeting *meeting)
 {
     gr_step *step = &r->replay->steps[number];
-    step->mask = meeting->arrived;
     for (uint32_t lanes = meeting->arrived; lanes; lanes &= lanes - 1) {
         int lane = __builtin_ctz(lanes), from = lane;
         if (meeting->op >= GR_SHUFFLE_INDEX && meeting->op <= GR_SHUFFLE_XOR)
@@ -220,19 +161,17 @@ void keep_meeting(gr_recorder *r, uint32_t number, const Warp *warp, const Meeti
 
 extern "C" {
 
-int gr_keep_steps(gr_recorder *recorder, size_t most)
+int gr_keep_steps(gr_recorder *recorder)
 {
     recorder->replay.reset(new (std::nothrow) gr::Replay());
-    if (recorder->replay)
-        recorder->replay->most = most;
     return recorder->replay != nullptr;
 }
 
 gr_kept_steps gr_recorded_replay(const gr_recorder *recorder)
 {
     const gr::Replay *r = recorder->replay.get();
-    return {r->has_more,     r->steps.data(),  r->arrays.data(),   r->launches.data(),
-            r->steps.size(), r->arrays.size(), r->launches.size(), recorder->places.size()};
+    return {r->steps.data(),  r->arrays.data(),   r->launches.data(),     r->steps.size(),
+            r->arrays.size(), r->launches.size(), recorder->places.size()};
 }
 
 const char *gr_step_name(unsigned kind)

@@ -3,6 +3,7 @@
 #ifndef GPUREDUCE_EMULATOR_STEPS_H
 #define GPUREDUCE_EMULATOR_STEPS_H
 
+#include "emulator/runtime/named_memory.h"
 #include "emulator/trace/counters.h"
 
 #ifdef __cplusplus
@@ -24,10 +25,13 @@ enum {
     GR_STEP_KINDS = GR_STEP_COLLECTIVE + 17
 };
 
-/* A lane's part in a step. `array` is its number among gr_recorded_arrays(). */
+/* The most steps that are kept. A launch that makes more fails. */
+#define GR_MOST_STEPS ((size_t)1 << 14)
+
+/* A lane's part in a step. */
 typedef struct {
-    uint64_t address; /* of a memory access; below: in bytes from the array's first byte */
-    uint64_t offset;
+    uint64_t address;
+    int64_t offset;    /* from the array's first byte */
     uint64_t value[2]; /* loaded, stored, or in memory before the atomic; operand of a collective,
                         * and the lane that a shuffle reads; a copy's source: offset and array */
     uint64_t result;   /* in memory after the atomic; the lane's result of a collective */
@@ -35,37 +39,25 @@ typedef struct {
 } gr_step_lane;
 
 typedef struct {
-    uint32_t launch, block, warp; /* block of the grid, warp of the block */
-    uint32_t kind, mask, bytes;   /* bytes of a lane's access */
-    uint32_t place;               /* its number among gr_recorded_places() */
-    /* added to the counters by this step; the array has an even length */
-    uint32_t counts[GR_COUNTER_COUNT + (GR_COUNTER_COUNT + 1) % 2];
+    uint32_t launch, block, warp;      /* block of the grid, warp of the block */
+    uint32_t kind, mask, bytes;        /* bytes of a lane's access */
+    uint32_t place;                    /* its number among gr_recorded_places() */
+    uint32_t counts[GR_COUNTER_COUNT]; /* added to the counters by this step */
     gr_step_lane lane[32];
 } gr_step;
-
-/* Memory that a kernel accesses, by its name in a launch. `base` tells the arrays of global memory
- * apart. In shared memory, it is the distance from the start of a block's shared memory. */
-typedef struct {
-    const char *name; /* NULL: no parameter points to it */
-    int is_shared;
-    uint32_t launch;
-    uint64_t base, bytes;
-    uint32_t element; /* bytes of an element; 0: not known */
-} gr_step_array;
 
 typedef struct {
     uint32_t grid, block;
 } gr_step_launch;
 
-/* Keeps the steps of all launches, and this many at most; to be called before the first launch. The
- * threads keep the order that the caller has chosen. Returns false if out of memory. */
-int gr_keep_steps(gr_recorder *recorder, size_t most);
+/* Keeps the steps of all launches; to be called before the first launch. The threads keep the order
+ * that the caller has chosen. Returns false if out of memory. */
+int gr_keep_steps(gr_recorder *recorder);
 
 /* What a recorder has kept. */
 typedef struct {
-    int has_more; /* there were more steps; the launch then failed */
     const gr_step *steps;
-    const gr_step_array *arrays;
+    const gr_memory *arrays; /* of all launches */
     const gr_step_launch *launches;
     size_t step_count, array_count, launch_count, place_count;
 } gr_kept_steps;

@@ -15,11 +15,11 @@ __device__ __forceinline__ void add_packs(const Matrix<In> &in, const Sums<Acc> 
                                           size_t apart)
 {
     constexpr unsigned width = Pack<In>::count, rows = 1 + (is_short<Acc, Sum> || sizeof(In) == 2);
-    size_t row_packs = in.of.columns / width, packs = row_packs * in.of.batches;
+    size_t row_packs = in.of.columns / width, packs = row_packs * in.batches();
     const In *at[flight];
     Columns<In, Acc, Sum> of[flight];
     for (unsigned k = 0; k < flight; k++) {
-        size_t p = first + k * apart, batch = in.of.batches == 1 ? 0 : p / row_packs;
+        size_t p = first + k * apart, batch = in.batches() == 1 ? 0 : p / row_packs;
         at[k] = in.batch(batch) + (p - batch * row_packs) * width;
     }
     for (size_t r = 0; r < in.of.rows; r += rows) {
@@ -62,11 +62,11 @@ __global__ void __launch_bounds__(256, blocks<In, Acc>) column_packs(Matrix<In> 
     /* Neighbouring lanes have neighbouring packs, or elements. Those of one thread are 32 apart. */
     size_t first = tid / 32 * 32, lane = tid % 32;
     if (in.has_whole_packs() && !mostly_stores)
-        for (size_t i = first * flight + lane; i < columns / width * in.of.batches;
+        for (size_t i = first * flight + lane; i < columns / width * in.batches();
              i += threads * flight)
             add_packs<flight, Sum>(in, out, i, (size_t)32);
     else
-        for (size_t b = 0; b < in.of.batches; b++) {
+        for (size_t b = 0; b < in.batches(); b++) {
             for (size_t i = first * width + lane; i < whole; i += threads * width)
                 add_elements<Sum>(in, out, b, i, (size_t)32);
             for (size_t c = whole + tid; c < columns; c += threads)

@@ -10,14 +10,14 @@
 template <typename In, typename Acc>
 __global__ void __launch_bounds__(1024, 1) column_thread(Matrix<In> in, Sums<Acc> out)
 {
-    size_t columns = in.of.columns, rows = in.of.rows, all = in.of.batches * columns;
+    size_t columns = in.of.columns, rows = in.of.rows, all = in.batches() * columns;
     size_t grid = (size_t)gridDim.x * blockDim.x;
 
     for (size_t k = (size_t)blockIdx.x * blockDim.x + threadIdx.x; k < all; k += grid) {
         size_t batch = k / columns, c = k % columns;
         Acc sum = 0;
         for (size_t r = 0; r < rows; r++)
-            add_to(sum, in.row(batch * rows + r)[c]);
-        out.put(k, sum, Strided<In>{in.batch(batch) + c, in.of.row_step});
+            add_to(sum, in.row(batch * rows + r)[(int64_t)c * in.of.column_step]);
+        out.put(k, sum, in.terms_of(batch, c));
     }
 }

@@ -22,17 +22,18 @@ __global__ void __launch_bounds__(256, is_proven<Acc> ? 2 : 3)
     size_t tiles = (in.of.columns + tile_width - 1) / tile_width, tile = blockIdx.x % tiles;
     size_t share = blockIdx.x / tiles % shares, batch = blockIdx.x / tiles / shares;
     size_t begin = in.of.rows * share / shares, rows = in.of.rows * (share + 1) / shares - begin;
-    int64_t step = in.of.row_step;
+    int64_t step = in.of.row_step, next = in.of.column_step;
     size_t left = in.of.columns - tile * tile_width; /* columns from this tile on */
     bool whole = in.has_whole_packs();
     unsigned apart = whole ? 1 : members, from = threadIdx.x % members * (whole ? width : 1);
-    const In *first = in.batch(batch) + (int64_t)begin * step + tile * tile_width + from;
+    const In *first = in.terms_of(batch, tile * tile_width + from).first + (int64_t)begin * step;
     Columns<In, Acc, Sum> of;
 
     if (whole && from < left)
         of.add_packs(first + (int64_t)team * step, step, team, rows, teams);
     else if (from < left)
-        of.add_elements(first + (int64_t)team * step, step, team, rows, teams, apart, left - from);
+        of.add_elements(first + (int64_t)team * step, step, team, rows, teams, apart, left - from,
+                        next);
     if (share == shares - 1 && team == 0) /* the array's last rows, too few to make one here */
         for (unsigned j = 0; j < width; j++)
             if (from + j * apart < tail)
@@ -58,7 +59,7 @@ __global__ void __launch_bounds__(256, is_proven<Acc> ? 2 : 3)
         for (unsigned c = threadIdx.x; c < columns; c += blockDim.x) {
             size_t k = batch * (in.of.columns / fold) + tile * tile_width + c;
             out.put(k * shares + share, shared[place(c)],
-                    Strided<In>{in.batch(batch) + tile * tile_width + c, step / fold});
+                    Strided<In>{in.terms_of(batch, tile * tile_width + c).first, step / fold});
         }
         return;
     }
@@ -66,5 +67,6 @@ __global__ void __launch_bounds__(256, is_proven<Acc> ? 2 : 3)
     if (whole && shares == 1)
         of.put_across(out, to, from < left, {first, step});
     else
-        of.put_apart(out, to, apart, from < left ? left - from : 0, share, shares, {first, step});
+        of.put_apart(out, to, apart, from < left ? left - from : 0, share, shares, {first, step},
+                     next);
 }

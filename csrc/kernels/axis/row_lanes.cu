@@ -1,23 +1,45 @@
-/* row_lanes: a warp adds up one row, an element per lane and step.
+/* row_lanes: a `team` of lanes, or a block, adds up one row, an element per lane and step.
  *
- * The lanes read neighbouring elements, so the sectors of a load are used whole, and shuffles add
- * up the lanes' sums. The second launch of the kernels that cut their sums into shares is one of
- * this kernel: its elements are then the shares' sums, of any type.
+ * The lanes read neighbouring elements, eight of them each before they add, and shuffles add up the
+ * lanes' sums. A team is as small as a row needs. Rows may have gaps between their elements. If
+ * there are few rows, they are cut into `shares`. The second launch of the kernels that cut their
+ * sums into shares is one of this kernel: its elements are then the shares' sums, of any type.
  *
- * Still wasted: loads of one element each, one after another; and lanes, if rows are short. */
+ * Still wasted: loads of one element each. */
 #include "parts/matrix.h"
 
 template <typename In, typename Acc>
-__global__ void __launch_bounds__(1024, 1) row_lanes(Matrix<In> in, Sums<Acc> out)
+__global__ void __launch_bounds__(1024, 1)
+    row_lanes(Matrix<In> in, Sums<Acc> out, unsigned team, unsigned shares)
 {
-    size_t warps = (size_t)gridDim.x * (blockDim.x / 32);
-    size_t first = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) / 32;
+    constexpr unsigned flight = sizeof(In) <= 8 ? 8 : 4;
+    unsigned teams = blockDim.x / team, member = threadIdx.x % team;
+    size_t count = in.rows() * shares, apart = (size_t)gridDim.x * teams;
 
-    for (size_t r = first; r < in.rows(); r += warps) {
-        const In *row = in.row(r);
+    for (size_t first = (size_t)blockIdx.x * teams; first < count; first += apart) {
+        size_t number = first + threadIdx.x / team, columns = in.of.columns;
+        bool exists = number < count;
+        size_t row = shares > 1 ? number / shares : number, share = number - row * shares;
+        size_t begin = shares > 1 ? columns * share / shares : 0;
+        size_t end = shares > 1 ? columns * (share + 1) / shares : columns;
+        Strided<In> terms = in.terms_of(exists ? row : 0);
         Acc sum = 0;
-        for (size_t c = threadIdx.x % 32; c < in.of.columns; c += 32)
-            add_to(sum, row[c]);
-        out.put_by_warp(r, warp_sum(sum), in.terms_of(r));
+        for (size_t c = begin + member; exists && c < end; c += flight * team) {
+            In element[flight];
+            for (unsigned k = 0; k < flight; k++)
+                element[k] =
+                    c + k * team < end ? terms.first[int64_t(c + k * team) * terms.step] : In{};
+            for (unsigned k = 0; k < flight; k++)
+                add_to(sum, element[k]);
+        }
+        if (team > 32) {
+            out.put_by_block(out.place(number), number, block_sum(sum), terms);
+            continue;
+        }
+        for (unsigned offset = team / 2; offset > 0; offset /= 2)
+            sum += __shfl_down_sync(0xffffffffu, sum, offset);
+        bool is_done =
+            member || !exists || out.template is_put<Strided<In>>(out.place(number), number, sum);
+        out.put_again_by_warp(!is_done, number, 1, [&](size_t k) { return in.terms_of(k); });
     }
 }

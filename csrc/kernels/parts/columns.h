@@ -93,10 +93,12 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
         add(next);
     }
 
-    /* The same by loads of single elements. The thread has every `apart`-th of `left` columns. */
+    /* The same by loads of single elements. The thread has every `apart`-th of `left` columns,
+     * which are `column_step` elements from one to the next. */
     template <typename Apart>
     __device__ __forceinline__ void add_elements(const In *at, int64_t step, size_t r, size_t rows,
-                                                 unsigned turn, Apart apart, size_t left)
+                                                 unsigned turn, Apart apart, size_t left,
+                                                 int64_t column_step)
     {
         /* More rows hide the additions of sums that prove their rounding. Small elements make more
          * sums, whose registers leave less room. */
@@ -109,7 +111,7 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
             for (unsigned k = 0; k < flight; k++)
                 for (unsigned j = 0; j < width; j++)
                     if (r + k * turn < rows && j * apart < left)
-                        element[k][j] = at[k * next + j * apart];
+                        element[k][j] = at[k * next + int64_t(j * apart) * column_step];
             for (unsigned k = 0; k < flight; k++)
                 for (unsigned j = 0; j < width; j++)
                     add_short<Acc>(sum[j], sizes, element[k][j]);
@@ -135,20 +137,22 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
                                                const Strided<In> &terms) const
     {
         unsigned again = exist ? put<Strided<In>>(out, k) : 0, before = threadIdx.x % 32 * width;
-        if (!is_proven<Acc> || !__any_sync(0xffffffffu, again != 0))
-            return;
-        MOSTLY_ONCE
-        for (unsigned c = threadIdx.x % 32; c < width * 32; c += 32)
-            if (__shfl_sync(0xffffffffu, again, int(c / width)) >> c % width & 1)
-                out.put_again(out.place(k - before + c), k - before + c,
-                              Strided<In>{terms.first - before + c, terms.step});
+        if constexpr (is_proven<Acc>) {
+            if (!__any_sync(0xffffffffu, again != 0))
+                return;
+            MOSTLY_ONCE
+            for (unsigned c = threadIdx.x % 32; c < width * 32; c += 32)
+                if (__shfl_sync(0xffffffffu, again, int(c / width)) >> c % width & 1)
+                    out.put_again(out.place(k - before + c), k - before + c,
+                                  Strided<In>{terms.first - before + c, terms.step});
+        }
     }
 
     /* Stores the sums of columns that are `apart`, as far as there are `left` of them. Of each sum,
      * this is one of some shares. */
     __device__ __forceinline__ void put_apart(const Sums<Acc> &out, size_t k, unsigned apart,
                                               size_t left, size_t share, unsigned shares,
-                                              const Strided<In> &terms) const
+                                              const Strided<In> &terms, int64_t column_step) const
     {
         unsigned again = 0;
         each_in_turn(sum, [&](Part one, unsigned j) {
@@ -158,7 +162,7 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
                 again |= 1u << j;
         });
         out.put_again(again, k, apart, [&](unsigned j) {
-            return Strided<In>{terms.first + j * apart, terms.step};
+            return Strided<In>{terms.first + int64_t(j * apart) * column_step, terms.step};
         });
     }
 
@@ -198,7 +202,8 @@ __device__ __forceinline__ void add_elements(const Matrix<In> &in, const Sums<Ac
                                              size_t batch, size_t first, size_t apart)
 {
     Columns<In, Acc, Sum> of;
-    of.add_elements(in.batch(batch) + first, in.of.row_step, 0, in.of.rows, 1, apart, ~(size_t)0);
+    of.add_elements(in.batch(batch) + first, in.of.row_step, 0, in.of.rows, 1, apart, ~(size_t)0,
+                    1);
     if constexpr (is_short<Acc, Sum>)
         if (!of.sizes.allow((unsigned)in.of.rows))
             return add_elements<Acc>(in, out, batch, first, apart);
@@ -213,9 +218,8 @@ __device__ __forceinline__ void add_elements(const Matrix<In> &in, const Sums<Ac
             if (others >> j & 1 && out.template is_put_short<Strided<In>>(number + j * apart, sum))
                 others &= ~(1u << j);
         });
-    out.put_again(others, number, apart, [&](unsigned j) {
-        return Strided<In>{in.batch(batch) + first + j * apart, in.of.row_step};
-    });
+    out.put_again(others, number, apart,
+                  [&](unsigned j) { return in.terms_of(batch, first + j * apart); });
 }
 
 /* Adds up one column. */
@@ -233,7 +237,7 @@ __device__ __forceinline__ void add_column(const Matrix<In> &in, const Sums<Acc>
             element[k] = r + k < in.of.rows ? at[(int64_t)(r + k) * in.of.row_step] : In{};
         each_in_turn(element, [&](In x, unsigned) { add_to(sum, x); });
     }
-    out.put(batch * in.of.columns + c, sum, Strided<In>{at, in.of.row_step});
+    out.put(batch * in.of.columns + c, sum, in.terms_of(batch, c));
 }
 
 /* The exact sum of one float: nan is the positive quiet one, and zero has no sign. */

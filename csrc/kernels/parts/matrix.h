@@ -7,30 +7,43 @@
 template <typename T> struct Matrix {
     gr_matrix of;
 
+    __device__ __forceinline__ size_t batches() const
+    {
+        return of.outer * of.batches;
+    }
+
     /* The number of rows in all batches. */
     __device__ __forceinline__ size_t rows() const
     {
-        return of.batches * of.rows;
+        return batches() * of.rows;
     }
 
     __device__ __forceinline__ const T *row(size_t r) const
     {
-        const T *first = static_cast<const T *>(of.base);
-        if (of.batches == 1)
-            return first + (int64_t)r * of.row_step;
-        return first + (int64_t)(r / of.rows) * of.batch_step +
-               (int64_t)(r % of.rows) * of.row_step;
+        if ((of.outer | of.batches) == 1)
+            return static_cast<const T *>(of.base) + (int64_t)r * of.row_step;
+        return batch(r / of.rows) + (int64_t)(r % of.rows) * of.row_step;
     }
 
     __device__ __forceinline__ const T *batch(size_t b) const
     {
-        return static_cast<const T *>(of.base) + (int64_t)b * of.batch_step;
+        const T *first = static_cast<const T *>(of.base);
+        if (of.outer == 1)
+            return first + (int64_t)b * of.batch_step;
+        return first + (int64_t)(b / of.batches) * of.outer_step +
+               (int64_t)(b % of.batches) * of.batch_step;
     }
 
     /* The elements of a row. */
     __device__ __forceinline__ Strided<T> terms_of(size_t r) const
     {
-        return {row(r), 1};
+        return {row(r), of.column_step};
+    }
+
+    /* The elements of a column. */
+    __device__ __forceinline__ Strided<T> terms_of(size_t b, size_t column) const
+    {
+        return {batch(b) + (int64_t)column * of.column_step, of.row_step};
     }
 
     /* Whether each row begins at a 16-byte boundary and consists of whole packs. */

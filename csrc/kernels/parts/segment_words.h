@@ -2,52 +2,23 @@
 #ifndef GPUREDUCE_KERNEL_SEGMENT_WORDS_H
 #define GPUREDUCE_KERNEL_SEGMENT_WORDS_H
 
+#include <gpureduce/exact_add.cuh>
+
 #include "segments.h"
+
+static_assert(GR_EXACT_NAN == int(gpureduce::EXACT_NAN) &&
+                  GR_EXACT_PLUS_INF == int(gpureduce::EXACT_PLUS_INF) &&
+                  GR_EXACT_MINUS_INF == int(gpureduce::EXACT_MINUS_INF),
+              "the flags of both are the same");
 
 /* A finite float is +- size 2^(exponent + the least subnormal's). float16 and bfloat16 elements
  * count as float32 ones. */
-struct Scaled {
-    unsigned long long size;
-    int exponent;
-    bool is_negative;
-    unsigned flag; /* of an inf or nan; then the rest means nothing */
-};
+using Scaled = gpureduce::exact_number;
 
-__device__ __forceinline__ Scaled scaled(double x)
+template <typename In> __device__ __forceinline__ Scaled scaled(In x)
 {
-    unsigned long long bits = (unsigned long long)__double_as_longlong(x);
-    unsigned field = unsigned(bits >> 52) & 0x7ff;
-    Scaled s;
-    s.size = (bits & 0xfffffffffffff) | (unsigned long long)(field != 0) << 52;
-    s.exponent = field ? (int)field - 1 : 0;
-    s.is_negative = bits >> 63;
-    s.flag = 0;
-    if (field == 0x7ff)
-        s.flag = x != x ? GR_EXACT_NAN : x > 0 ? GR_EXACT_PLUS_INF : GR_EXACT_MINUS_INF;
-    return s;
-}
-
-__device__ __forceinline__ Scaled scaled(float x)
-{
-    unsigned bits = __float_as_uint(x), field = bits >> 23 & 0xff;
-    Scaled s;
-    s.size = (bits & 0x7fffff) | (field ? 0x800000u : 0);
-    s.exponent = field ? (int)field - 1 : 0;
-    s.is_negative = bits >> 31;
-    s.flag = 0;
-    if (field == 0xff)
-        s.flag = x != x ? GR_EXACT_NAN : x > 0 ? GR_EXACT_PLUS_INF : GR_EXACT_MINUS_INF;
-    return s;
-}
-
-__device__ __forceinline__ Scaled scaled(__half x)
-{
-    return scaled(float(x));
-}
-
-__device__ __forceinline__ Scaled scaled(__nv_bfloat16 x)
-{
-    return scaled(float(x));
+    using Float = std::conditional_t<std::is_same<In, double>::value, double, float>;
+    return gpureduce::exact_type<Float>::number(Float(x));
 }
 
 template <typename In> constexpr bool is_integer_element = std::is_integral<In>::value;

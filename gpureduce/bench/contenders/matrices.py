@@ -6,6 +6,7 @@ On a card our sums are replayed as CUDA graphs, so that all times but JAX's are 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -31,21 +32,28 @@ class Case:
 
     rows: int
     columns: int
-    axis: int
+    axis: int | tuple[int, ...]
     dtype: str = "float32"
     batches: int = 1
     measure: str = "shapes"
+    blocks: int = 1
+    step: int = 1  # from one column to the next
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The array's shape: of three axes if there are several matrices."""
-        whole = (self.batches, self.rows, self.columns)
-        return whole if self.batches > 1 else whole[1:]
+        """The array's shape: of three axes if there are several matrices, or of four."""
+        whole = (self.blocks, self.batches, self.rows, self.columns)
+        return whole if self.blocks > 1 else whole[1:] if self.batches > 1 else whole[2:]
 
     @property
     def size(self) -> int:
         """The number of elements."""
-        return self.batches * self.rows * self.columns
+        return self.blocks * self.batches * self.rows * self.columns
+
+    def of(self, base: Any) -> Any:
+        """The matrix, of the first elements of an array."""
+        whole = base[: self.size * self.step].reshape(*self.shape[:-1], -1)
+        return whole[..., :: self.step] if self.step > 1 else whole
 
     @property
     def is_float(self) -> bool:
@@ -64,14 +72,14 @@ class _Sums:
     def __init__(self, place: Place, case: Case, base: Any, count: int = 1) -> None:
         self.place, self.case = place, case
         self.plain = "cpu" if place.device == "cpu" else "fast"
-        starts = range(0, count * case.size, case.size)
-        self.matrices = [base[at : at + case.size].reshape(case.shape) for at in starts]
+        self.matrices = [case.of(base[at:]) for at in range(0, count * case.size, case.size)]
         firsts = [self.add(matrix, self.plain) for matrix in self.matrices]
-        self.outs = [first.value for first in firsts]
+        self.outs = [first.value if place.card else np.asarray(first.value) for first in firsts]
         self.kernel = str(firsts[0].timing.strategy)
 
     def add(self, matrix: Any, strategy: str, **how: Any) -> Any:
         """A sum of ours along the axis."""
+        how |= {"result": "device"} if self.place.card else {}
         return summation.sum(matrix, strategy, device=self.place.own, axis=self.case.axis, **how)
 
     def strategies(self) -> list[str]:
@@ -107,7 +115,7 @@ def of_torch(torch: Any, of: _Sums) -> dict[str, Run]:
     """PyTorch's sums, and by way of PyTorch CUB's DeviceSegmentedReduce."""
     case = of.case
     found = {"torch": of.each(lambda matrix, out: torch.sum(matrix, case.axis, out=out))}
-    if not (case.is_float and case.has_rows):
+    if not (case.is_float and case.has_rows and case.step == 1):
         return found
 
     @functools.cache
@@ -177,7 +185,7 @@ def hard_matrix(case: Case) -> Array:
     in which `exact` first adds up lose the smallest, which are larger than the sum.
     """
     rng = arrays.random_numbers(25)
-    terms = case.shape[case.axis]
+    terms = math.prod(np.take(case.shape, case.axis, 0).flat)
     sums = case.size // terms
     width = np.float64 if case.dtype == "float64" else np.float32
     half = rng.standard_normal((sums, terms // 2), width)
@@ -226,6 +234,6 @@ def copy(place: Place, _: Any, base: Any) -> Iterator[Contender]:
 
 Maker = Callable[[Place, Case, Any], Iterator[Contender]]
 CONTENDERS: dict[str, Maker] = {
-    "shapes": _of_shape, "middle": _of_shape, "rungs": _of_rungs,
+    "shapes": _of_shape, "middle": _of_shape, "rungs": _of_rungs, "patterns": _of_shape,
     "small": _of_small, "hard": _of_hard, "calls": _of_calls,
 }  # fmt: skip

@@ -7,6 +7,7 @@ its sums. A copy of the matrix, whose reads and writes count, is the limit.
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 
 from gpureduce.bench import render
@@ -19,7 +20,7 @@ from gpureduce.bench.render import GB_S, US, By, Cell, Pivot, as_table, of, quic
 from gpureduce.bench.runner import Contender, Group, Latest, Row, Turns, one_by_one
 from gpureduce.core.dtypes import is_here, named
 
-PARTS = ("shapes", "middle", "rungs", "small", "hard", "calls")
+PARTS = ("shapes", "middle", "rungs", "small", "hard", "calls", "patterns")
 _DTYPES = ("float32", "float16", "bfloat16", "float64", "int8", "int32")
 _OURS = ("copy", "fast", "exact", "cpu", "fast, whole array")
 
@@ -76,12 +77,26 @@ def _hard_cases(n: int, dtypes: Sequence[str]) -> Iterator[Case]:
                 yield Case(*shape, axis, dtype, measure="hard")
 
 
+def _pattern_cases(n: int, dtypes: Sequence[str]) -> Iterator[Case]:
+    """Four dimensions, any of which are added up: dense, every second element, and a prime size."""
+    blocks = rows = 1 << (n.bit_length() - 1) // 4
+    batches = rows << (n.bit_length() - 1) % 4 // 2
+    columns = n // (blocks * batches * rows)
+    for dtype in dtypes:
+        for step, size in ((1, columns), (2, columns // 2), (1, columns - 1)):
+            for count in range(1, 5):
+                for axes in itertools.combinations(range(4), count):
+                    how = {"batches": batches, "blocks": blocks, "step": step}
+                    yield Case(rows, size, axes, dtype, measure="patterns", **how)
+
+
 _CASES: dict[str, Callable[[int, Sequence[str]], Iterator[Case]]] = {
     "shapes": _shape_cases,
     "middle": _middle_cases,
     "rungs": _rung_cases,
     "small": lambda n, dtypes: (Case(*s, 1, dtypes[0], measure="small") for s in _SMALL),
     "hard": _hard_cases,
+    "patterns": lambda n, dtypes: _pattern_cases(n, dtypes[:1]),
     "calls": lambda n, dtypes: iter([Case(*_CALLED, 1, dtypes[0], measure="calls")]),
 }
 
@@ -117,7 +132,10 @@ def groups(place: Place, chosen: Sequence[Case], repeats: int) -> Iterator[Group
             nbytes = 2 * whole.size * named(case.dtype).itemsize
             yield group(whole, {"nbytes": nbytes}, one_by_one(repeats), matrices.copy)
         turns = Turns(repeats, 1) if case.measure == "calls" else one_by_one(repeats)
-        yield group(case, vars(case), turns, matrices.CONTENDERS[case.measure])
+        fields = vars(case)
+        if isinstance(case.axis, tuple):
+            fields = fields | {"axis": ", ".join(map(str, case.axis))}
+        yield group(case, fields, turns, matrices.CONTENDERS[case.measure])
 
 
 # --- the record as text ------------------------------------------------------------------------
@@ -146,8 +164,9 @@ def copy_gb_s(rows: Sequence[Row], dtype: str = "float32") -> float | None:
 def _shape(row: Row) -> str:
     if "rows" not in row:
         return "the matrix"
-    sizes = (row["rows"], row["columns"])
-    return " x ".join(map(str, (row["batches"], *sizes) if row["batches"] > 1 else sizes))
+    names = [name for name in ("blocks", "batches") if row.get(name, 1) > 1]
+    shape = " x ".join(str(row[name]) for name in (*names, "rows", "columns"))
+    return f"{shape}, step {row['step']}" if row.get("step", 1) > 1 else shape
 
 
 def _plain(by: By) -> str:
@@ -183,6 +202,7 @@ _LONGER: _More = {"times as long": ratio("exact", USUAL)}
 _SECTIONS: dict[str, tuple[str, Callable[[Sequence[Row]], str]]] = {
     "shapes": ("GB/s of the matrix and its sums together", table),
     "middle": ("GB/s along the middle axis", table),
+    "patterns": ("GB/s of arrays of four dimensions, along any of them", table),
     "rungs": ("GB/s of each kernel, float32",
               lambda rows: as_table(_RUNGS.lines(rows), ("kernel",))),
     "small": ("Microseconds of a sum of a small matrix, several one after another",

@@ -1,6 +1,6 @@
 /* The page: one or two players with common controls. */
 
-const COLOURS = ["paper", "ink", "faint", "empty", "line", "read", "write", "atomic", "barrier", "diverged", "now", "light", "chroma"];
+const COLOURS = ["paper", "ink", "faint", "empty", "line", "read", "write", "atomic", "barrier", "diverged", "race", "now", "light", "chroma"];
 const page = { players: [], view: { block: null, warp: null }, place: 0, timer: 0, colours: {} };
 
 class Player {
@@ -13,8 +13,8 @@ class Player {
       <div class="stage"><canvas role="img" tabindex="0"></canvas></div>
       <div class="side"><p class="file"></p><div class="code" aria-label="The kernel's text"></div><table><tbody></tbody></table></div>`;
     this.part = (selector) => root.querySelector(selector);
-    const order = data.schedule === "lockstep" && !data.marks ? "" : `, threads in ${data.schedule} order`;
-    this.part("h2").textContent = data.strategy + order;
+    this.order = data.schedule.replace(/^lockstep \d+/, "lockstep, last warp first");
+    this.part("h2").textContent = data.strategy + (this.order === "lockstep" && !data.marks ? "" : `: ${this.order}`);
     this.part(".summary").textContent = data.summary;
     this.canvas = this.part("canvas");
     this.canvas.addEventListener("mousemove", (event) => this.point(event, false));
@@ -31,16 +31,19 @@ class Player {
     this.model.go(Math.max(0, Math.min(number, this.count - 1)));
     const step = this.model.step;
     this.scene = stage(this.model, { ...page.view, picked: this.picked });
-    paint(this.scene, this.canvas, page.colours, window.devicePixelRatio || 1);
-    const sentence = `Step ${this.model.at + 1} of ${this.count}. ${step.sentence}${this.raceHere()}`;
+    const least = page.players.length > 1 && innerWidth >= 700 ? 0.5 : 1;
+    this.scale = Math.max(least, Math.min(this.part(".stage").clientWidth / WIDE, 1.3));
+    paint(this.scene, this.canvas, page.colours, window.devicePixelRatio || 1, this.scale);
+    const sentence = `Step ${this.model.at + 1} of ${this.count}. ${step.sentence}${this.remark()}`;
     this.part(".sentence").textContent = sentence;
     this.canvas.setAttribute("aria-label", step.sentence);
     this.showCode(step);
   }
 
-  /* What the step races with, if it is one of the two that were asked for. */
-  raceHere() {
-    const { marks, race } = this.model.data, here = marks ? marks.indexOf(this.model.at) : -1;
+  /* What the step races with, if it is one of the two that were asked for; or why the kernel fails. */
+  remark() {
+    const { marks, race, fault } = this.model.data, here = marks ? marks.indexOf(this.model.at) : -1;
+    if (fault && this.model.at === this.count - 1) return ` Then the kernel fails: ${fault}.`;
     return here < 0 ? "" : ` It races with step ${marks[1 - here] + 1}; ${race}.`;
   }
 
@@ -100,7 +103,8 @@ class Player {
     if (!this.rows) {
       this.rows = new Map();
       if (other) body.innerHTML = "<tr><th></th><th></th><th></th></tr>";
-      if (other) [this.model.data.strategy, other.model.data.strategy].forEach((name, i) => (body.rows[0].cells[i + 1].textContent = name));
+      const name = ({ model, order }) => (model.data.marks ? order : model.data.strategy);
+      if (other) [this, other].forEach((one, i) => (body.rows[0].cells[i + 1].textContent = name(one)));
     }
     for (const name of Object.keys(this.model.data.counters)) {
       const value = own.get(name) || 0, theirs = other ? other.model.counters.get(name) || 0 : null;
@@ -121,7 +125,7 @@ class Player {
   }
 
   point(event, isClick) {
-    const box = this.canvas.getBoundingClientRect(), x = event.clientX - box.left, y = event.clientY - box.top;
+    const box = this.canvas.getBoundingClientRect(), x = (event.clientX - box.left) / this.scale, y = (event.clientY - box.top) / this.scale;
     const item = this.scene.items.findLast((one) => one.title && x >= one.x && x < one.x + one.width && y >= one.y && y < one.y + one.height);
     tip.hidden = !item;
     if (item) {
@@ -222,7 +226,7 @@ function paintMarks(pen, wide, ratio) {
       else if (step.kind === "atomic") bar(i, "atomic", 0.2, 0.6);
       else if (ACCESSES.includes(step.kind) && step.lanes.length < LANES) bar(i, "diverged", 0.62, 0.72);
     });
-    for (const i of player.model.data.marks || []) bar(i, "write", 0, 1);
+    for (const i of player.model.data.marks || []) bar(i, "race", 0, 1);
     player.model.firstOfLaunch.slice(1).forEach((i) => bar(i, "ink", 0, 1));
   });
 }

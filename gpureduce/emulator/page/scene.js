@@ -1,6 +1,6 @@
 /* The scene: what the stage shows after a step, as boxes, texts and lines. */
 
-const CELL = 17, LEFT = 64, BINS = 16, WIDE = LEFT + LANES * CELL + 8;
+const CELL = 19, LEFT = 64, BINS = 16, WIDE = LEFT + LANES * CELL + 8;
 
 class Scene {
   constructor(window) {
@@ -19,8 +19,10 @@ class Scene {
   }
   heading(text, remark = "") {
     this.y += 14;
+    this.box(0, this.y - 11, text.length * 8, 14, "paper"); // over arrows
     this.text(0, this.y, text, { size: 12, bold: true });
-    if (remark) this.text(WIDE - 8, this.y, remark, { fill: "faint", anchor: "end" });
+    this.box(WIDE - 8 - remark.length * 6, this.y - 11, remark.length * 6, 14, "paper");
+    this.text(WIDE - 8, this.y, remark, { fill: "faint", anchor: "end" });
     this.y += 6;
   }
   /* A value in a cell: its colour says where its elements lie in the input, the small bars at the
@@ -38,20 +40,22 @@ class Scene {
       });
     }
     const text = held ? shortened(held.value, width) : "";
-    if (text && height >= 12) this.text(x + width / 2, y + height - 6, text, { size: 8.5, anchor: "middle" });
+    if (text && height >= 12) this.text(x + width / 2, y + height - 6, text, { size: text.length > 2 ? 7.6 : 8.5, anchor: "middle" });
   }
 }
+
+const BRIEF = Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 2 });
 
 function shortened(value, width) {
   const add = (a, b) => (typeof a === "number" && typeof b === "number" ? a + b : "");
   const one = Array.isArray(value) ? value.reduce(add, 0) : value;
-  const forms = [String(one)];
+  const fits = (text) => text.length * 5.6 < width - 1, forms = [];
+  if (fits(String(one))) return String(one);
   if (typeof one === "number") {
-    const brief = { notation: "compact", maximumSignificantDigits: 2 };
     if (!Number.isInteger(one)) forms.push(one.toPrecision(3), one.toPrecision(2));
-    forms.push(Intl.NumberFormat("en", brief).format(one).replace(/^(-?)0\./, "$1."));
+    forms.push(BRIEF.format(one).replace(/^(-?)0\./, "$1."));
   } else if (/^-?\d+$/.test(one)) forms.push(Number(one).toExponential(0)); // an integer beyond 2^53
-  return forms.find((text) => text.length * 5.6 <= width) || "";
+  return forms.find(fits) || "";
 }
 
 /* The stage for the step that the model is at. `view` has the block and the warp that were chosen,
@@ -86,7 +90,8 @@ function drawLanes(scene, model, block, only) {
   const launch = model.step.launch, [blocks, threads] = model.data.launches[launch];
   const warps = Math.ceil(threads / LANES), height = warps > 8 && only === null ? 10 : CELL;
   const places = new Map();
-  scene.heading(`Lanes of block ${block}`, blocks > 1 ? `launch ${launch}, ${blocks} blocks` : `launch ${launch}`);
+  const arcs = warps > 8 || !model.steps.some((one) => one.kind.startsWith("__shfl")) ? 0 : 13; // room for them
+  scene.heading(`Lanes of block ${block}`, `launch ${launch + 1} of ${model.data.launches.length}${blocks > 1 ? `, ${blocks} blocks` : ""}`);
   for (let lane = 0; lane < LANES; lane += 4)
     scene.text(LEFT + (lane + 0.5) * CELL, scene.y + 6, lane, { size: 8, fill: "faint", anchor: "middle" });
   scene.y += 9;
@@ -105,7 +110,7 @@ function drawLanes(scene, model, block, only) {
       if (status === "ended") scene.line(x + 2, y + height - 3, x + CELL - 4, y + 2, "faint");
       places.set(`${warp}.${lane}`, { x: x + CELL / 2, y: y + height });
     }
-    scene.y += height + (only === null ? 1 : 2);
+    scene.y += height + (only === null ? 1 : 2) + arcs;
   }
   return places;
 }
@@ -124,9 +129,6 @@ function drawShared(scene, model, block) {
   const shown = rowsToShow(rows, now, used), height = shown.length > 10 ? 12 : CELL;
   const hidden = (scene.hidden = rows.length - shown.length);
   scene.heading(`Shared memory of block ${block}`, hidden ? `${hidden} more rows of 32 banks` : "a column is a bank");
-  for (let bank = 0; bank < LANES; bank += 4)
-    scene.text(LEFT + (bank + 0.5) * CELL, scene.y + 6, bank, { size: 8, fill: "faint", anchor: "middle" });
-  scene.y += 9;
   for (const row of shown) {
     const inRow = used.filter((word) => Math.floor(word.byte / 128) === row);
     const first = inRow[0];
@@ -141,7 +143,9 @@ function drawShared(scene, model, block) {
     }
     scene.y += height;
   }
-  scene.y += 2;
+  for (let bank = 0; bank < LANES; bank += 4)
+    scene.text(LEFT + (bank + 0.5) * CELL, scene.y + 8, bank, { size: 8, fill: "faint", anchor: "middle" });
+  scene.y += 11;
   return places;
 }
 
@@ -238,6 +242,7 @@ function drawSectors(scene, model, step) {
     const x = LEFT + (i % 4) * each, y = scene.y + Math.floor(i / 4) * 16;
     scene.box(x, y, each - 3, 14, "empty", { ring: "line", role: "sector", title: `sector ${number}` });
     for (const word of sectors.get(number)) {
+      if (places.has(word.key)) continue;
       const at = x + ((word.byte % 32) / 4) * (CELL - 0.3), width = Math.max((word.size / 4) * (CELL - 0.3), 3);
       const held = model.memory.get(word.key);
       const title = `${array.name}[${Math.floor((word.byte - array.base) / array.element)}]`;
@@ -265,7 +270,7 @@ function drawArrows(scene, model, step, lanes, words) {
     if (!first || !last) return;
     const to = { x: first.y === last.y ? (first.x + last.x) / 2 : first.x, y: first.y };
     const ends = step.kind === "load" ? [to.x, to.y, from.x, from.y] : [from.x, from.y, to.x, to.y];
-    scene.line(...ends, RINGS[step.kind], { arrow: true, alpha: 0.7, role: "arrow", lane, word: own[0].key });
+    scene.line(...ends, RINGS[step.kind], { shape: "arrow", alpha: 0.7, role: "arrow", lane, word: own[0].key });
   });
 }
 
@@ -273,7 +278,7 @@ function drawShuffle(scene, step, lanes) {
   step.lanes.forEach((lane, i) => {
     const from = lanes.get(`${step.warp}.${step.sources[i]}`), to = lanes.get(`${step.warp}.${lane}`);
     if (from && to && from !== to)
-      scene.line(from.x, from.y, to.x, to.y, "read", { bend: 24, arrow: true, alpha: 0.7, role: "arrow", lane, source: step.sources[i] });
+      scene.line(from.x, from.y, to.x, to.y, step.lanes.includes(step.sources[i]) ? "read" : "write", { shape: "arrow", bend: 24, alpha: 0.7, role: "arrow", lane, source: step.sources[i] });
   });
 }
 
@@ -285,10 +290,11 @@ function drawInput(scene, model, step) {
   const now = new Set(), read = new Array(count).fill(false);
   if (ACCESSES.includes(step.kind))
     step.lanes.forEach((_, i) => model.words(step, i).forEach((word) => word.element !== null && now.add(Math.floor((word.element * count) / n))));
-  for (let element = 0; element < n; element++)
-    if (model.memory.get(`g${array.base + element * array.element}`)?.element === element)
-      read[Math.floor((element * count) / n)] = true;
-  scene.heading("Input", `${n} elements; bright: read so far`);
+  model.inputKeys ??= Array.from({ length: n }, (_, element) => `g${array.base + element * array.element}`);
+  model.inputKeys.forEach((key, element) => {
+    if (model.memory.get(key)?.element === element) read[Math.floor((element * count) / n)] = true;
+  });
+  scene.heading("Input", `${n} element${n > 1 ? "s" : ""}; bright: read so far`);
   for (let i = 0; i < count; i++)
     scene.box(LEFT + i * each, scene.y, Math.max(each - (each > 3 ? 0.5 : 0), 1), 10, hueOf(scene, (i * n) / count), { alpha: read[i] ? 1 : 0.25, role: "input" });
   for (const i of now) scene.box(LEFT + i * each, scene.y + 11, Math.max(each, 1.5), 3, "read", { role: "reads" });
@@ -336,20 +342,20 @@ function drawContents(scene, model, held) {
   scene.y += 14;
 }
 
-/* Paints a scene on a canvas: boxes, then lines, then texts. */
-function paint(scene, canvas, colours, ratio) {
-  const pen = canvas.getContext("2d"), high = Math.max(scene.height, canvas.tall || 0);
-  if (canvas.tall !== high || canvas.ratio !== ratio) {
+/* Paints a scene on a canvas: arrows, then boxes, lines and texts. */
+function paint(scene, canvas, colours, ratio, scale) {
+  const pen = canvas.getContext("2d"), high = Math.max(scene.height, canvas.tall || 0), size = [high, ratio, scale].join();
+  if (canvas.size !== size) {
     canvas.tall = high; // grows only, so that what is below it stays in its place
-    canvas.ratio = ratio;
-    canvas.width = Math.round(WIDE * ratio);
-    canvas.height = Math.round(high * ratio);
-    canvas.style.width = `${WIDE}px`;
-    canvas.style.height = `${high}px`;
-    pen.scale(ratio, ratio);
+    canvas.size = size;
+    canvas.width = Math.round(WIDE * ratio * scale);
+    canvas.height = Math.round(high * ratio * scale);
+    canvas.style.width = `${WIDE * scale}px`;
+    canvas.style.height = `${high * scale}px`;
+    pen.scale(ratio * scale, ratio * scale);
   }
   pen.clearRect(0, 0, WIDE, high);
-  for (const [shape, paintOne] of [["box", paintBox], ["line", paintLine], ["text", paintText]])
+  for (const [shape, paintOne] of [["arrow", paintLine], ["box", paintBox], ["line", paintLine], ["text", paintText]])
     for (const item of scene.items)
       if (item.shape === shape) {
         pen.globalAlpha = item.alpha ?? 1;
@@ -370,9 +376,9 @@ function paintBox(pen, item, colours) {
   pen.fillStyle = hue ? `hsl(${Math.round(item.fill * 290)}, ${colours.chroma}, ${colours.light})` : colours[item.fill] || colours.line;
   pen.fillRect(item.x, item.y, item.width, item.height);
   if (!item.ring) return;
-  pen.globalAlpha = item.ring === "diverged" ? 0.5 : 1;
+  pen.globalAlpha = 1;
   pen.strokeStyle = colours[item.ring];
-  pen.lineWidth = item.ring === "line" || item.ring === "diverged" ? 1 : 2;
+  pen.lineWidth = item.ring === "line" ? 1 : 2;
   pen.strokeRect(item.x + 0.5, item.y + 0.5, item.width - 1, item.height - 1);
 }
 
@@ -385,7 +391,7 @@ function paintLine(pen, item, colours) {
   if (item.bend) pen.quadraticCurveTo(...middle, item.x2, item.y2);
   else pen.lineTo(item.x2, item.y2);
   pen.stroke();
-  if (!item.arrow) return;
+  if (item.shape !== "arrow") return;
   const from = item.bend ? middle : [item.x1, item.y1];
   const turn = Math.atan2(item.y2 - from[1], item.x2 - from[0]);
   pen.beginPath();

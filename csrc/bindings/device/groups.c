@@ -1,0 +1,427 @@
+/* Sums of groups by kernels, along axes or by segment: of arrays on a GPU, whose sums stay there,
+ * and of NumPy arrays, which are copied to the device and whose sums are copied back. */
+#include "bindings/device/functions.h"
+
+#include "bindings/device/run.h"
+#include "bindings/device/views.h"
+#include "exact/format.h"
+
+#include <stdlib.h>
+
+/* What is decided for arrays of one description. Never changes. */
+typedef struct {
+    gr_groups_request request; /* all but addresses, dimensions and the stream */
+    int kind, bytes;           /* of the elements */
+    unsigned long long axes;   /* a bit per axis that is added up */
+    int keeps_dims, timed;
+} decided;
+
+static const char DECIDED[] = "gpureduce.request"; /* the name of its capsule */
+
+/* One call. `other` is the mask or NULL, or the ids or offsets. */
+typedef struct {
+    gr_groups_request request;
+    const decided *plan;
+    const gr_array *in, *other;
+    gr_array *out;
+    const gr_span *host; /* of NumPy arrays, or NULL */
+    int order;           /* of the emulator's threads */
+    unsigned long long seed;
+} job;
+
+/* --- the request -------------------------------------------------------------------------------
+ */
+
+/* Sets how elements are read and sums stored. Returns -1 with an exception set if there is no such
+ * sum. */
+static int take_types(decided *plan, int acc, int exactly, int target, PyObject *const initial[2])
+{
+    gr_groups_request *request = &plan->request;
+    gr_sums *sums = &request->sums;
+    const gr_numpy_type *type = gr_numpy_type_of_kind(plan->kind, plan->bytes);
+    int strategy = request->strategy, by_segment = request->by_segment;
+    bool is_lesson = by_segment && strategy >= 0 && strategy < gr_strategy_count() &&
+                     gr_strategy_at(strategy)->kind == GR_KIND_KEYS;
+    if (!type || strategy >= gr_strategy_count() || (by_segment && strategy >= 0 && !is_lesson) ||
+        acc < 0 || acc >= GR_ACC_COUNT || target < 0 || target >= GR_LOAD_COUNT ||
+        (exactly && !gr_is_float((gr_load)target)) ||
+        (sums->as_digits && (!exactly || is_lesson || (by_segment && type->load == GR_LOAD_u64)))) {
+        PyErr_SetString(PyExc_ValueError, "these elements cannot be added up like that");
+        return -1;
+    }
+    bool is_half = type->load == GR_LOAD_f16 || type->load == GR_LOAD_bf16;
+    if (by_segment) {
+        if (acc == GR_ACC_f32 && !is_half && type->load != GR_LOAD_f32)
+            acc = GR_ACC_f64;                    /* no kernel rounds its elements to float32 */
+        exactly |= acc == GR_ACC_f64 && is_half; /* no other kernel adds these in float64 */
+    }
+    bool integers = acc == GR_ACC_u32 || acc == GR_ACC_u64;
+    bool is_signed = plan->kind == 'i' && plan->bytes == 8 && !by_segment;
+    request->kernel = is_lesson ? gr_strategy_at(strategy) : NULL;
+    request->load = is_signed ? GR_ELEMENTS_I64 : (int)type->load;
+    request->acc = !exactly                    ? (gr_acc)acc
+                   : type->load == GR_LOAD_f64 ? GR_ACC_proven3
+                                               : GR_ACC_proven;
+    sums->type = (gr_load)target;
+    sums->parts = (unsigned)type->components;
+    sums->bytes = sums->as_digits ? sizeof(int64_t) : (unsigned)gr_load_size(sums->type);
+    sums->is_native = !by_segment && sums->bytes == gr_acc_size((gr_acc)acc) &&
+                      integers != gr_is_float(sums->type);
+    gr_take_values(initial, request->acc, sums->initial);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int take_request(decided *plan, PyObject *args, PyObject *named)
+{
+    static const char *const names[] = {"kind",       "bytes",    "acc",   "exactly",   "target",
+                                        "initial",    "timed",    "axes",  "keepdims",  "segments",
+                                        "by_offsets", "sorted",   "check", "as_digits", "block",
+                                        "grid",       "strategy", NULL};
+    gr_groups_request *request = &plan->request;
+    int acc, exactly, target, is_sorted = GR_SORTED_UNKNOWN;
+    long long segments = -1; /* along axes */
+    PyObject *initial[2];
+    request->strategy = -1;
+    if (!PyArg_ParseTupleAndKeywords(
+            args, named, "Ciipi(OO)p|$KpLpippIIi", (char **)(uintptr_t)names, &plan->kind,
+            &plan->bytes, &acc, &exactly, &target, &initial[0], &initial[1], &plan->timed,
+            &plan->axes, &plan->keeps_dims, &segments, &request->by_offsets, &is_sorted,
+            &request->check, &request->sums.as_digits, &request->block, &request->grid,
+            &request->strategy))
+        return -1;
+    request->by_segment = segments >= 0;
+    request->segments = (uint64_t)segments;
+    request->sorted = (gr_sorted)is_sorted;
+    return take_types(plan, acc, exactly, target, initial);
+}
+
+static void drop_decided(PyObject *capsule)
+{
+    free(PyCapsule_GetPointer(capsule, DECIDED));
+}
+
+PyObject *gr_py_request(PyObject *Py_UNUSED(self), PyObject *args, PyObject *named)
+{
+    decided *made = calloc(1, sizeof *made);
+    PyObject *capsule = made ? PyCapsule_New(made, DECIDED, drop_decided) : PyErr_NoMemory();
+    if (!capsule)
+        free(made);
+    else if (take_request(made, args, named) < 0)
+        Py_CLEAR(capsule);
+    return capsule;
+}
+
+/* --- do the arrays fit together? ---------------------------------------------------------------
+ */
+
+/* Adds the array's dimensions to the axes. `out` has as many as stay. */
+static bool fit_axes(job *j)
+{
+    gr_axes *axes = &j->request.axes;
+    const gr_array *in = j->in, *mask = j->other, *out = j->out;
+    const gr_sums *sums = &j->request.sums;
+    int k = 0, part_bytes = gr_part_bytes(sums);
+    if (mask && (mask->dims != in->dims || mask->bytes != 1 || sums->as_digits))
+        return false;
+    axes->in = (const unsigned char *)in->base;
+    axes->mask = mask ? (const unsigned char *)mask->base : NULL;
+    axes->out = (unsigned char *)(uintptr_t)out->base;
+    for (int i = 0; i < in->dims; i++) {
+        bool reduced = j->plan->axes >> i & 1, stays = !reduced || j->plan->keeps_dims;
+        if ((mask && mask->size[i] != in->size[i]) ||
+            (stays && (k >= out->dims || out->size[k] != (reduced ? 1 : in->size[i]))))
+            return false;
+        gr_axes_push(reduced ? &axes->reduced : &axes->kept,
+                     (gr_axis){.size = (size_t)in->size[i],
+                               .in = in->step[i],
+                               .mask = mask ? mask->step[i] : 0,
+                               .out = reduced ? 0 : out->step[k]});
+        k += stays;
+    }
+    if (sums->parts == 2)
+        gr_axes_push(&axes->kept, (gr_axis){2, in->bytes / 2, 0, part_bytes});
+    return k == out->dims;
+}
+
+static int take_index(const gr_array *array, gr_index *index)
+{
+    static const gr_load loads[2][4] = {{GR_LOAD_i8, GR_LOAD_i16, GR_LOAD_i32, GR_LOAD_u64},
+                                        {GR_LOAD_u8, GR_LOAD_u16, GR_LOAD_u32, GR_LOAD_u64}};
+    int size = array->bytes == 1 ? 0 : array->bytes == 2 ? 1 : array->bytes == 4 ? 2 : 3;
+    if ((array->kind != 'i' && array->kind != 'u') || array->dims != 1) {
+        PyErr_SetString(PyExc_TypeError, "segment_ids and offsets must be integers in 1 dimension");
+        return -1;
+    }
+    *index = (gr_index){array->base, array->step[0], loads[array->kind == 'u'][size]};
+    return 0;
+}
+
+static gr_rows rows_of(const gr_array *array, unsigned parts, int part_bytes)
+{
+    return (gr_rows){.base = array->base,
+                     .row_step = array->step[0],
+                     .number_step = array->dims == 2 ? array->step[1] : array->bytes,
+                     .part_step = part_bytes,
+                     .parts = parts};
+}
+
+static bool fit_segments(job *j)
+{
+    gr_groups_request *request = &j->request;
+    const gr_array *in = j->in, *index = j->other, *out = j->out;
+    unsigned parts = request->sums.parts;
+    bool fits = (in->dims == 1 || in->dims == 2) && out->dims == in->dims &&
+                (in->dims == 1 || in->size[1] == out->size[1]) &&
+                (uint64_t)out->size[0] == request->segments;
+    if (request->kernel) /* which takes addresses, without steps, and ids of 32 bits */
+        fits = fits && in->dims == 1 && in->step[0] == in->bytes && out->step[0] == out->bytes &&
+               index->bytes == 4 && index->step[0] == 4 && !request->by_offsets;
+    if (!fits ||
+        index->size[0] != (request->by_offsets ? (int64_t)request->segments + 1 : in->size[0]))
+        return false;
+    request->values = rows_of(in, parts, in->bytes / (int)parts);
+    request->out = rows_of(out, parts, gr_part_bytes(&request->sums));
+    request->rows = (uint64_t)in->size[0];
+    request->columns = (in->dims == 2 ? (uint64_t)in->size[1] : 1) * parts;
+    return true;
+}
+
+static int fit(job *j)
+{
+    const gr_sums *sums = &j->request.sums;
+    bool by_segment = j->request.by_segment;
+    if (by_segment && take_index(j->other, &j->request.index) < 0)
+        return -1;
+    bool holds_sums = sums->as_digits ? gr_drop_words(j->out, sums->parts)
+                                      : j->out->bytes == gr_part_bytes(sums) * (int)sums->parts;
+    if (holds_sums && (by_segment ? fit_segments(j) : fit_axes(j)))
+        return 0;
+    PyErr_SetString(PyExc_ValueError,
+                    by_segment
+                        ? "the arrays of values, ids or offsets, and sums do not fit together"
+                        : "the array of the sums or the mask has another shape or dtype");
+    return -1;
+}
+
+/* --- run ---------------------------------------------------------------------------------------
+ */
+
+/* Whether there are sums, or at least ids or offsets to be checked. */
+static bool has_work(const job *j)
+{
+    const gr_groups_request *request = &j->request;
+    bool is_checked = request->check && !request->kernel;
+    if (!request->by_segment)
+        return j->out->count;
+    return (request->columns && request->segments) ||
+           (is_checked && (request->rows || request->by_offsets));
+}
+
+/* A number that C has fetched, as a Python int. */
+static PyObject *number(const job *j, uint64_t found)
+{
+    return j->other->kind == 'i' ? PyLong_FromLongLong((long long)found)
+                                 : PyLong_FromUnsignedLongLong(found);
+}
+
+static PyObject *problem(const job *j, const gr_groups_outcome *outcome)
+{
+    if (!outcome->is_bad && !outcome->is_unsorted)
+        return Py_NewRef(Py_None);
+    return Py_BuildValue("NKNN", PyBool_FromLong(!outcome->is_bad),
+                         (unsigned long long)outcome->place, number(j, outcome->found),
+                         number(j, outcome->next));
+}
+
+/* Runs the request without the GIL. */
+static int add(job *j, gr_groups_outcome *outcome)
+{
+    gr_call call;
+    gr_groups_request *request = &j->request;
+    bool timed = j->plan->timed;
+    if (!j->host && (timed || request->check) && gr_stream_is_captured(request->stream)) {
+        timed = false;
+        if (request->check) {
+            PyErr_SetString(PyExc_ValueError,
+                            request->sums.as_digits
+                                ? "digits by segment cannot be made while the stream "
+                                  "is captured into a graph: ids are checked"
+                                : "ids cannot be checked while the stream is "
+                                  "captured into a graph: pass check=False");
+            return -1;
+        }
+    }
+    if (timed && !(request->times = gr_take_times(request->device))) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    gr_begin_call(&call, j->order, j->seed);
+    gr_sum_groups(request, j->host, outcome, &call.error);
+    int failed = gr_end_call(&call);
+    if (failed)
+        gr_drop_times(request->times, 0);
+    return failed;
+}
+
+static PyObject *run(job *j)
+{
+    gr_groups_outcome outcome = {.launched = {.strategy = j->request.strategy}};
+    const gr_launched *launched = &outcome.launched;
+    if (fit(j) < 0 || (has_work(j) && add(j, &outcome) < 0))
+        return NULL;
+    PyObject *times = gr_times_of(j->request.times, j->host != NULL);
+    return times ? Py_BuildValue("iIIINN", launched->strategy, launched->block, launched->grid,
+                                 launched->launches, times, problem(j, &outcome))
+                 : NULL;
+}
+
+/* --- the arrays --------------------------------------------------------------------------------
+ */
+
+static const gr_view_object *view_of(PyObject *object)
+{
+    if (PyObject_TypeCheck(object, gr_view_type))
+        return (gr_view_object *)object;
+    PyErr_SetString(PyExc_TypeError, "expected a View");
+    return NULL;
+}
+
+/* Whether the elements are aligned to their size. Sets an exception if not. */
+static bool is_aligned(const gr_array *array, const char *elements, size_t size)
+{
+    if (!array->count || (uintptr_t)array->base % size == 0)
+        return true;
+    PyErr_Format(PyExc_BufferError, "%s are not aligned to their size", elements);
+    return false;
+}
+
+static bool has_its_elements(const job *j)
+{
+    if (j->plan->kind == j->in->kind && j->plan->bytes == j->in->bytes)
+        return true;
+    PyErr_SetString(PyExc_ValueError, "the request is for other elements");
+    return false;
+}
+
+static PyObject *run_numpy(job *j, PyObject *const object[3])
+{
+    gr_array array[3];
+    gr_span span[3] = {{NULL, 0}};
+    bool has_other = j->request.by_segment || object[1] != Py_None;
+    for (int i = 0; i < 3; i++)
+        if ((i != 1 || has_other) && gr_numpy_checked(object[i], i == 2, &array[i], &span[i]) < 0)
+            return NULL;
+    j->in = &array[0];
+    j->other = has_other ? &array[1] : NULL;
+    j->out = &array[2];
+    j->host = span;
+    return has_its_elements(j) ? run(j) : NULL;
+}
+
+static PyObject *run_beside(job *j, PyObject *object)
+{
+    const char *groups = j->request.by_offsets ? "offsets" : "segment_ids";
+    const gr_input inputs[] = {
+        {"the array", j->in}, {j->request.by_segment ? groups : "where", j->other}, {NULL, NULL}};
+    gr_array out;
+    if (gr_view_beside(object, "out", j->request.stream, j->request.device, &out) < 0)
+        return NULL;
+    j->out = &out;
+    PyObject *done = gr_check_out(j->request.sums.bytes, &out, inputs) < 0 ? NULL : run(j);
+    gr_array_done(&out);
+    return done;
+}
+
+static PyObject *run_views(job *j, const gr_view_object *values, PyObject *const object[3])
+{
+    const gr_groups_request *request = &j->request;
+    const gr_view_object *index = NULL;
+    gr_array where;
+    j->in = &values->array;
+    j->request.stream = values->stream;
+    j->request.device = values->array.device;
+    if (!has_its_elements(j) || (request->by_segment && !(index = view_of(object[1]))))
+        return NULL;
+    size_t size = gr_load_size(gr_numpy_type_of_kind(j->in->kind, j->in->bytes)->load);
+    if (!is_aligned(j->in, index ? "the elements of values" : "the array's elements", size))
+        return NULL;
+    if (index || object[1] == Py_None) {
+        j->other = index ? &index->array : NULL;
+        return run_beside(j, object[2]);
+    }
+    if (gr_view_beside(object[1], "where", request->stream, request->device, &where) < 0)
+        return NULL;
+    j->other = &where;
+    PyObject *done = run_beside(j, object[2]);
+    gr_array_done(&where);
+    return done;
+}
+
+PyObject *gr_py_run(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    PyObject *capsule, *object[3];
+    int device = 0, order = 0;
+    unsigned long long seed = 0;
+    if (!PyArg_ParseTuple(args, "OOOO|iiK", &capsule, &object[0], &object[1], &object[2], &device,
+                          &order, &seed))
+        return NULL;
+    const decided *plan = PyCapsule_GetPointer(capsule, DECIDED);
+    if (!plan)
+        return NULL;
+    if (PyCapsule_GetName(capsule) != DECIDED) { /* its pointers lead into that module */
+        PyErr_SetString(PyExc_ValueError, "the request was made by another module");
+        return NULL;
+    }
+    job j = {.request = plan->request, .plan = plan, .order = order, .seed = seed};
+    j.request.device = device;
+    return PyObject_TypeCheck(object[0], gr_view_type)
+               ? run_views(&j, (gr_view_object *)object[0], object)
+               : run_numpy(&j, object);
+}
+
+/* --- ids and offsets on a GPU ------------------------------------------------------------------
+ */
+
+PyObject *gr_py_view_index(PyObject *Py_UNUSED(self), PyObject *args)
+{
+    const gr_view_object *values;
+    PyObject *object;
+    const char *name;
+    gr_array array;
+    gr_index index;
+    char elements[64];
+    if (!PyArg_ParseTuple(args, "O!Os", gr_view_type, &values, &object, &name) ||
+        gr_view_beside(object, name, values->stream, values->array.device, &array) < 0)
+        return NULL;
+    PyOS_snprintf(elements, sizeof elements, "the elements of %s", name);
+    array.device = values->array.device;
+    if (take_index(&array, &index) == 0 && is_aligned(&array, elements, (size_t)array.bytes))
+        return gr_new_view(&array, values->stream);
+    gr_array_done(&array);
+    return NULL;
+}
+
+PyObject *gr_py_largest_id(PyObject *Py_UNUSED(self), PyObject *object)
+{
+    int64_t largest = -1;
+    gr_call call;
+    gr_index index;
+    const gr_view_object *ids = view_of(object);
+    if (!ids)
+        return NULL;
+    if (gr_stream_is_captured(ids->stream)) {
+        PyErr_SetString(PyExc_ValueError, "the largest id cannot be read while the stream is "
+                                          "captured into a graph: pass num_segments");
+        return NULL;
+    }
+    if (take_index(&ids->array, &index) < 0)
+        return NULL;
+    if (ids->array.count) {
+        gr_begin_call(&call, 0, 0);
+        gr_largest_id(&index, (uint64_t)ids->array.count, ids->array.device, ids->stream, &largest,
+                      &call.error);
+        if (gr_end_call(&call) < 0)
+            return NULL;
+    }
+    return PyLong_FromLongLong(largest);
+}

@@ -1,0 +1,110 @@
+/* Running sums. */
+#include "bindings/host/functions.h"
+
+#include "bindings/gil.h"
+#include "exact/format.h"
+#include "exact/rolling.h"
+#include "exact/running.h"
+
+/* Describes the arrays. Returns false if they do not fit: user code may have run since Python has
+ * checked them. */
+static bool describe(PyArrayObject *array, PyArrayObject *out, int axis, gr_running *of)
+{
+    int dims = PyArray_NDIM(array);
+    bool fits = PyArray_NDIM(out) == dims && axis >= 0 && axis < dims &&
+                (size_t)PyArray_ITEMSIZE(array) == gr_load_size(of->load) &&
+                (size_t)PyArray_ITEMSIZE(out) == gr_load_size(of->target) &&
+                PyArray_ISWRITEABLE(out) && PyArray_ISNOTSWAPPED(out);
+    for (int i = 0; i < dims && fits; i++) {
+        gr_axis dim = {.size = (size_t)PyArray_DIM(array, i),
+                       .in = PyArray_STRIDE(array, i),
+                       .out = PyArray_STRIDE(out, i)};
+        fits = dim.size > 0 && PyArray_DIM(out, i) == PyArray_DIM(array, i);
+        if (i == axis)
+            of->axis = dim;
+        else
+            gr_axes_push(&of->kept, dim);
+    }
+    of->in = PyArray_DATA(array);
+    of->out = PyArray_DATA(out);
+    of->swapped = PyArray_ISBYTESWAPPED(array);
+    return fits;
+}
+
+/* Takes None, or int64 offsets: a copy that Python has made and checked. */
+static bool take_offsets(PyObject *offsets, gr_running *of)
+{
+    PyArrayObject *array = (PyArrayObject *)offsets;
+    if (offsets == Py_None)
+        return true;
+    bool fits = PyArray_Check(offsets) && PyArray_NDIM(array) == 1 && PyArray_DIM(array, 0) > 1 &&
+                PyArray_ITEMSIZE(array) == sizeof(int64_t) && PyArray_IS_C_CONTIGUOUS(array);
+    if (!fits)
+        return false;
+    of->offsets = PyArray_DATA(array);
+    of->segments = (size_t)PyArray_DIM(array, 0) - 1;
+    return (size_t)of->offsets[of->segments] == of->axis.size;
+}
+
+PyObject *gr_py_running_sums(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyArrayObject *array, *out;
+    PyObject *offsets;
+    gr_running of = {.kept = {.count = 0}};
+    int axis, load, target;
+    if (!PyArg_ParseTuple(args, "O!iOiiO!", &PyArray_Type, &array, &axis, &offsets, &load, &target,
+                          &PyArray_Type, &out))
+        return NULL;
+    of.load = (gr_load)load;
+    of.target = (gr_load)target;
+    if (!gr_is_float(of.load) || !gr_is_float(of.target) || !describe(array, out, axis, &of) ||
+        !take_offsets(offsets, &of)) {
+        PyErr_SetString(PyExc_ValueError, "expected arrays of floats of one shape, not empty");
+        return NULL;
+    }
+    gr_without_gil call;
+    gr_drop_gil(&call);
+    bool done = gr_running_sums(&of, 0);
+    if (gr_take_gil(&call) < 0)
+        return NULL;
+    return done ? Py_NewRef(Py_None) : PyErr_NoMemory();
+}
+
+PyObject *gr_py_rolling(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    gr_rolling of = {.how = {.first_count = 1, .parts = 1}};
+    PyObject *array, *starts, *ends, *counts, *out;
+    int kind, root, squares, target, wide;
+    if (!PyArg_ParseTuple(args, "ippdOOOOpiO", &kind, &root, &squares, &of.how.ddof, &array,
+                          &starts, &ends, &counts, &wide, &target, &out))
+        return NULL;
+    of.how.kind = (gr_finish_kind)kind;
+    of.how.root = root;
+    of.how.second_count = squares;
+    of.how.target = (gr_load)target;
+    of.is_wide = wide;
+    bool fits = PyArray_Check(array) && PyArray_NDIM((PyArrayObject *)array) == 2 &&
+                PyArray_Check(starts) && gr_is_float(of.how.target) &&
+                kind == (squares ? GR_FINISH_VARIANCE : GR_FINISH_RATIO);
+    of.rows = fits ? (size_t)PyArray_DIM((PyArrayObject *)array, 0) : 0;
+    of.n = fits ? (size_t)PyArray_DIM((PyArrayObject *)array, 1) : 0;
+    of.windows = fits ? (size_t)PyArray_SIZE((PyArrayObject *)starts) : 0;
+    of.in = gr_data_of(array, of.rows * of.n * sizeof(double));
+    of.starts = gr_data_of(starts, of.windows * sizeof(int64_t));
+    of.ends = gr_data_of(ends, of.windows * sizeof(int64_t));
+    of.counts = gr_data_of(counts, of.rows * of.windows * sizeof(double));
+    of.out = gr_data_of(out, of.rows * of.windows * gr_load_size(of.how.target));
+    for (size_t i = 0; i < of.windows && of.starts && of.ends; i++)
+        fits =
+            fits && of.starts[i] >= 0 && of.starts[i] <= of.ends[i] && (size_t)of.ends[i] <= of.n;
+    if (!fits || !of.in || !of.starts || !of.ends || !of.counts || !of.out || of.windows == 0) {
+        PyErr_SetString(PyExc_ValueError, "expected contiguous rows, windows of them, and results");
+        return NULL;
+    }
+    gr_without_gil call;
+    gr_drop_gil(&call);
+    bool done = gr_rolling_results(&of);
+    if (gr_take_gil(&call) < 0)
+        return NULL;
+    return done ? Py_NewRef(Py_None) : PyErr_NoMemory();
+}

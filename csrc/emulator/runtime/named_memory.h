@@ -1,0 +1,46 @@
+/* The memory of a launch by its names in the kernel: what parameters point to, and the variables in
+ * shared memory. */
+#ifndef GPUREDUCE_EMULATOR_NAMED_MEMORY_H
+#define GPUREDUCE_EMULATOR_NAMED_MEMORY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct {
+    const char *name; /* NULL: dynamic shared memory, whose name the kernel tells later */
+    uint32_t launch;
+    int is_shared, is_open; /* is_open: its size is not known */
+    uint64_t first, bytes;  /* address, or distance from the start of a block's shared memory */
+    uint32_t element;       /* bytes of an element; 0: not known */
+    uint32_t shift;         /* bytes from a multiple of 256 to the start of the allocation */
+} gr_memory;
+
+#ifdef __cplusplus
+
+#include <vector>
+
+#include "emulator/scheduler/scheduler.h"
+
+namespace gr
+{
+
+/* The memory of the launch of that number. */
+std::vector<gr_memory> named_memory(const Launch *launch, const Shape &shape, uint32_t number);
+
+/* An address as `first` above, and the block whose shared memory it is. */
+struct MemoryPlace {
+    bool is_shared;
+    uint64_t at;
+    unsigned owner;
+};
+MemoryPlace memory_place(const Worker *w, uintptr_t address);
+
+/* Finds the memory of a launch that has a place: in shared memory the nearest one, in global memory
+ * the one that begins last before it. NULL: all are far away. */
+gr_memory *find_memory(std::vector<gr_memory> &list, uint32_t launch, const MemoryPlace &place);
+
+} // namespace gr
+
+#endif
+
+#endif

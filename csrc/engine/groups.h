@@ -1,0 +1,88 @@
+/* Sums of groups of elements by kernels: along axes, or by segment. Does not depend on Python. */
+#ifndef GPUREDUCE_ENGINE_GROUPS_H
+#define GPUREDUCE_ENGINE_GROUPS_H
+
+#include "engine/engine.h"
+#include "shared/axes.h"
+#include "shared/matrix.h"
+#include "shared/segment_sums.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Whether ids are sorted. */
+typedef enum { GR_SORTED_UNKNOWN = -1, GR_NOT_SORTED, GR_SORTED } gr_sorted;
+
+typedef struct {
+    int load; /* a gr_load: the type of the values; along axes also GR_ELEMENTS_I64 */
+    gr_acc acc;
+    gr_sums sums; /* all but `base` */
+    int device;
+    void *stream;    /* a cudaStream_t */
+    gr_times *times; /* NULL: not timed */
+    int by_segment;  /* or along axes */
+
+    /* Along axes. */
+    gr_axes axes; /* in device memory, of which load, components, part_step and swapped are unused:
+                     the parts of complex numbers are a dimension of their own */
+    int strategy; /* -1: chosen by shape */
+    unsigned block, grid; /* 0: the default */
+    int waits;            /* the caller waits for the sums: signals are handled between pieces */
+
+    /* By segment. */
+    gr_rows values, out; /* in device memory */
+    gr_index index;      /* ids, one per row, or offsets, one more than segments */
+    int by_offsets;
+    gr_sorted sorted; /* of ids */
+    uint64_t rows, columns, segments;
+    int check;                 /* wait for the sums, and report wrong ids and offsets */
+    const gr_strategy *kernel; /* a kernel of kernels/keys that adds up (keys.h); NULL: ours do */
+} gr_groups_request;
+
+typedef struct {
+    gr_launched launched;
+    int is_bad, is_unsorted; /* with `check`: an id or offset is wrong, ids are not sorted */
+    uint64_t place;          /* of the first one */
+    uint64_t found, next;    /* the number there, and the one before (ids) or after it (offsets) */
+} gr_groups_outcome;
+
+/* Host memory: `size` bytes from `base` on. */
+typedef struct {
+    void *base;
+    size_t size;
+} gr_span;
+
+/* Puts the launches on the stream, and waits for them only with `check`. If an id or offset is
+ * wrong, nothing is written to the sums. Without sums by segment, ids and offsets are checked;
+ * along axes there must be at least one sum.
+ *
+ * With `host`, the request's arrays lie in host memory: copies them to the device and the sums
+ * back. host[0] spans the values, host[1] the mask or index, which may be empty, and host[2] the
+ * sums. */
+gr_status gr_sum_groups(gr_groups_request *request, const gr_span host[3],
+                        gr_groups_outcome *outcome, gr_error *error);
+
+/* Whether the stream is being captured into a CUDA graph. Times cannot be measured then. */
+int gr_stream_is_captured(void *stream);
+
+/* Finds the largest of `count` > 0 ids, as signed numbers, and waits for it. */
+gr_status gr_largest_id(const gr_index *ids, uint64_t count, int device, void *stream,
+                        int64_t *largest, gr_error *error);
+
+/* --- for the files of the engine: the launches, on a device that is awake ----------------------
+ */
+
+gr_status gr_run_axis(const gr_groups_request *request, gr_launched *launched, gr_error *error);
+gr_status gr_run_segments(const gr_groups_request *request, gr_groups_outcome *outcome,
+                          gr_error *error);
+
+/* The launches for sums by segment, or for digits of which `sums.counts` has the numbers of
+ * elements. */
+gr_status gr_launch_segments(const gr_groups_request *request, gr_groups_outcome *outcome,
+                             gr_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,1 @@
+"""A class: submissions graded in one go, assignments, and bundles for other systems."""

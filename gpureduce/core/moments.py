@@ -1,0 +1,128 @@
+"""Results that are made of exact sums, rounded once: means, variances, norms, products.
+
+C adds up terms (x, |x|, x^2, x y) and finishes: csrc/exact/finish.h.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gpureduce import _host
+from gpureduce.core import exact
+from gpureduce.core.dtypes import Array, load_of
+from gpureduce.core.groups import Segments
+
+ELEMENT, MAGNITUDE, SQUARE, PRODUCT = range(4)  # gr_term
+RATIO, VARIANCE, DEVIATION = range(3)  # gr_finish_kind
+_WIDE = 1 << 53  # integers up to this size are float64 numbers
+
+
+class Sum(NamedTuple):
+    """The sums of terms of an array along axes. `other`: the other factors, a mask, or None."""
+
+    term: int
+    array: Array
+    axes: tuple[int, ...]
+    other: Array | None = None
+
+    def given(self) -> tuple[int, int, Array, Array | None]:
+        """What C takes. The sums of no elements are those of a 0."""
+        array, other = np.asarray(self.array), self.other  # a product of 0-d arrays is a scalar
+        other = None if other is None else np.asarray(other)
+        if not array.size:
+            shape = [1 if i in self.axes else n for i, n in enumerate(array.shape)]
+            array = np.zeros(shape, array.dtype)
+            other = None if other is None else np.zeros(shape, other.dtype)
+        return self.term, load_of(array.dtype), array, other
+
+
+class Finish(NamedTuple):
+    """What is made of sums S and Q; see csrc/exact/finish.h."""
+
+    kind: int
+    root: bool = False
+    ddof: float = 0.0
+    parts: int = 1
+
+
+def results(
+    how: Finish, first: Sequence[Sum], second: Sequence[Sum], n: Array, part: np.dtype[Any],
+    mean: Array | None = None,
+) -> Array:  # fmt: skip
+    """The results of all groups, of a float dtype: flat, rounded once."""
+    out = np.empty(n.size, part)
+    n = np.ascontiguousarray(n, np.float64).reshape(-1)
+    if mean is not None:
+        mean = np.ascontiguousarray(mean, np.float64).reshape(-1)
+    if n.size:
+        above, below = (tuple(one.given() for one in sums) for sums in (first, second))
+        _host.finish(
+            how.kind, how.root, how.parts, above, below, first[0].axes, n, mean, how.ddof,
+            load_of(part), out,
+        )  # fmt: skip
+    return out
+
+
+def by_segment(
+    how: Finish, terms: Sequence[int], arrays: Sequence[Array], segments: Segments,
+    part: np.dtype[Any], alone: Callable[[Array], Array],
+) -> tuple[Array, Array]:  # fmt: skip
+    """The results of all segments, and their numbers of elements: flat.
+
+    `arrays` are real ones; each gives a sum of each term. `alone` makes the results of rows, for
+    segments whose sums do not tell them.
+    """
+    rows, columns = len(arrays[0]), int(np.prod(arrays[0].shape[1:], dtype=np.int64))
+    size = segments.size * columns
+    try:
+        sums = np.zeros((len(terms) * len(arrays), 4, size + _host.FINISH_BATCH))
+    except (MemoryError, ValueError):
+        raise segments.no_room() from None
+    out, unknown = np.empty(size, part), np.zeros(size, np.bool_)
+    pieces = [piece for array in arrays for piece in in_floats(array)]
+    is_wide = len(pieces) > len(arrays)
+    if is_wide:  # C adds up no products by segment
+        segments.ids_of(0, rows)
+    for i, (term, array) in enumerate(itertools.product(terms, pieces if not is_wide else ())):
+        bad = _host.unrounded_segments(
+            array, segments.ids, segments.offsets, segments.size, load_of(array.dtype), term,
+            sums[i],
+        )  # fmt: skip
+        if bad >= 0:
+            raise segments.wrong_id(rows, bad)
+    n = np.repeat(segments.counts(), columns).astype(np.float64)
+    first, second = len(arrays), (len(terms) - 1) * len(arrays)
+    if is_wide:
+        unknown[...] = True
+    elif not _host.finish_sums(
+        how.kind, how.root, how.parts, first, how.ddof, second, sums, n, load_of(part), out, unknown
+    ):
+        return out, n
+    few = n <= (0 if how.kind == RATIO else min(how.ddof, 1))
+    out[few] = np.nan  # 0 / 0
+    unknown &= ~few
+    which = np.unique(np.flatnonzero(unknown) // max(columns, 1))
+    for k, some in segments.rows_of(which, rows):
+        here = slice(k * columns, (k + 1) * columns)
+        out[here] = np.where(unknown[here], alone(some).reshape(-1), out[here])
+    return out, n
+
+
+def in_floats(array: Array) -> list[Array]:
+    """Arrays of native floats, which add up to the array: two of wide integers.
+
+    Where elements share memory, as those of `numpy.broadcast_to`, theirs do, too.
+    """
+    own = array
+    if 0 in array.strides:
+        own = array[tuple(slice(None) if step else slice(1) for step in array.strides)]
+    own = own.view(np.uint8) if own.dtype.kind == "b" else own
+    is_wide = own.dtype.kind in "iu" and own.dtype.itemsize == 8 and own.size and max(
+        -int(own.min()), int(own.max())) > _WIDE  # fmt: skip
+    found = np.dtype(np.float64) if own.dtype.kind in "iu" else own.dtype.newbyteorder("=")
+    pieces = exact.halves(own) if is_wide else [own.astype(found, copy=False)]
+    return [p if p.shape == array.shape else np.broadcast_to(p, array.shape) for p in pieces]

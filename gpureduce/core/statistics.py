@@ -1,0 +1,279 @@
+"""What the functions of gpureduce.exact share: their arguments, and results from exact sums."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpureduce.core import arrays, dtypes, groups, segments
+from gpureduce.core.checks import finite, whole
+from gpureduce.core.dtypes import Array
+from gpureduce.core.moments import (
+    DEVIATION,
+    ELEMENT,
+    MAGNITUDE,
+    PRODUCT,
+    RATIO,
+    SQUARE,
+    VARIANCE,
+    Finish,
+    Sum,
+    by_segment,
+    in_floats,
+    results,
+)
+
+Axis = int | tuple[int, ...] | None
+
+
+class Call:
+    """An array, its axes and mask, and where results go."""
+
+    def __init__(
+        self, a: object, axis: Axis, keepdims: object, where: object, *, skip_nan: bool = False
+    ) -> None:
+        self.array = arrays.as_array(a)[...]  # other threads may change the shape of `a`
+        kind = self.array.dtype.kind
+        if kind not in "biufc" and not dtypes.is_bfloat16(self.array.dtype):
+            raise dtypes.no_sum_of(str(self.array.dtype))
+        dtypes.convert(self.array.dtype, None)  # refuses dtypes that have no sums
+        self.axes = groups.reduced_axes(axis, self.array.ndim)
+        self.mask = groups.checked_mask(where, self.array.shape)
+        self.skips_nan = skip_nan and dtypes.is_float(self.array.dtype)
+        if self.skips_nan:
+            numbers = ~dtypes.quietly(np.isnan, self.array)
+            self.mask = numbers if self.mask is None else numbers & self.mask
+        self.shape = groups.shape_of_result(self.array.shape, self.axes, keepdims)
+        self.is_complex = kind == "c"
+
+    def counts(self) -> Array:
+        """The number of elements of each result, flat."""
+        size = int(np.prod(self.shape, dtype=np.int64))
+        if self.mask is None:
+            each = int(np.prod([self.array.shape[i] for i in self.axes], dtype=np.int64))
+            return np.full(size, each, np.float64)
+        counted: Array = np.count_nonzero(self.mask, axis=self.axes)
+        return np.asarray(counted, np.float64).reshape(-1)
+
+    def of(self, term: int, array: Array | None = None) -> list[Sum]:
+        """The sums of terms of a real array, by default this one."""
+        pieces = in_floats(self.array if array is None else array)
+        if len(pieces) == 1 or term == ELEMENT:
+            return [Sum(term, piece, self.axes, self.mask) for piece in pieces]
+        high, low = pieces[1], pieces[0]
+        if term == MAGNITUDE:
+            sign = np.where(high < 0, -1.0, 1.0)
+            return [Sum(ELEMENT, piece * sign, self.axes, self.mask) for piece in pieces]
+        masked = [p if self.mask is None else np.where(self.mask, p, 0.0) for p in (high, low)]
+        high, low = masked
+        pairs = ((high, high), (2 * high, low), (low, low))
+        return [Sum(PRODUCT, one, self.axes, other) for one, other in pairs]
+
+    def parts(self) -> tuple[Array, ...]:
+        """The real array, or the real and the imaginary part."""
+        return (self.array.real, self.array.imag) if self.is_complex else (self.array,)
+
+    def result(self, dtype: npt.DTypeLike | None) -> np.dtype[Any]:
+        """The dtype of means: of floats their own, of integers float64, or the one asked for."""
+        own = self.array.dtype.newbyteorder("=")
+        found = own if own.kind not in "biu" else np.dtype(np.float64)
+        if dtype is None:
+            return found
+        wanted = dtypes.rounded_to(dtype)
+        if (found.kind == "c") and wanted.kind != "c":
+            raise TypeError(f"dtype={wanted} would lose the imaginary parts of {found}")
+        return wanted
+
+    def stored(self, flat: Array, out: object) -> Any:
+        """The results in their shape: in `out`, or as an array, or a scalar."""
+        found = flat.reshape(self.shape)
+        if out is None:
+            return found if found.ndim else found[()]
+        to = groups.checked_out(out, self.array, self.shape, flat.dtype)
+        to[...] = found
+        return out
+
+
+def _check_mean(mean: object, shape: tuple[int, ...]) -> Array:
+    """The means of all groups, flat. They are taken as given: float64 holds them."""
+    found = arrays.viewed(mean)
+    if found.dtype.kind not in "biuf" and not dtypes.is_bfloat16(found.dtype):
+        raise TypeError(f"mean must be a real number, or an array of them, not {found.dtype}")
+    dtypes.convert(found.dtype, None)
+    pieces = in_floats(found)
+    if len(pieces) > 1:
+        raise ValueError("mean must be numbers that float64 holds, not integers beyond 2^53")
+    try:
+        return np.broadcast_to(pieces[0].astype(np.float64), shape).reshape(-1)
+    except ValueError:
+        raise ValueError(
+            f"mean has the shape {found.shape}, which does not broadcast to {shape}"
+        ) from None
+
+
+def mean_of(call: Call, dtype: npt.DTypeLike | None, out: object) -> Any:
+    n = call.counts()
+    return call.stored(_means(call, n, call.result(dtype)), out)
+
+
+def _means(call: Call, n: Array, result: np.dtype[Any]) -> Array:
+    if (n == 0).any():
+        warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=4)
+    part = dtypes.part_of(result)
+    found = [results(Finish(RATIO), call.of(ELEMENT, one), (), n, part) for one in call.parts()]
+    return joined(found, result)
+
+
+def joined(parts: list[Array], result: np.dtype[Any]) -> Array:
+    """Complex numbers from their parts, or the real ones."""
+    if result.kind != "c":
+        return parts[0]
+    joined = np.zeros((parts[0].size, 2), parts[0].dtype)
+    for i, part in enumerate(parts):
+        joined[:, i] = part
+    return joined.view(result).reshape(-1)
+
+
+def terms_of(
+    x: Array, y: Array, axes: tuple[int, ...], part: np.dtype[Any], sign: int = 1
+) -> list[Sum]:
+    """The sums of the products of two real arrays of one shape."""
+    first, second = ([p.astype(part, copy=False) for p in in_floats(of)] for of in (x, y))
+    if len(first) != len(second):  # infinities meet whole integers, not pieces, which may be 0
+        first, second = _whole_beside(first, second, x), _whole_beside(second, first, y)
+    pairs = itertools.product(first, second)
+    return [Sum(PRODUCT, one if sign > 0 else -one, axes, other) for one, other in pairs]
+
+
+def _whole_beside(pieces: list[Array], other: list[Array], whole: Array) -> list[Array]:
+    """Pieces of integers of which the first is the whole one beside an infinity or nan."""
+    if len(pieces) == 1 or np.isfinite(other[0]).all():
+        return pieces
+    low, high = pieces
+    rounded = whole.astype(low.dtype)
+    return [
+        np.where(np.isfinite(other[0]), low, rounded),
+        np.where(np.isfinite(other[0]), high, rounded),
+    ]
+
+
+def weights_of(call: Call, axis: Axis, w: Array) -> Array:
+    if w.shape == call.array.shape:
+        return w
+    given = call.axes if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    if w.shape != tuple(call.array.shape[i] for i in given):
+        raise ValueError(
+            f"weights has the shape {w.shape}, which is neither the array's, {call.array.shape}, "
+            f"nor that of the axes {given}"
+        )
+    w = w.transpose(np.argsort([range(call.array.ndim)[i] for i in given]))
+    shape = [n if i in call.axes else 1 for i, n in enumerate(call.array.shape)]
+    return np.broadcast_to(w.reshape(shape), call.array.shape)
+
+
+def _real(call: Call, dtype: npt.DTypeLike | None) -> np.dtype[Any]:
+    if dtype is None:
+        return dtypes.part_of(call.result(None))
+    wanted = dtypes.rounded_to(dtype)
+    if wanted.kind == "c":
+        raise TypeError(f"variances are real numbers: dtype must be a real one, not {wanted}")
+    return wanted
+
+
+def variances_of(
+    call: Call, dtype: npt.DTypeLike | None, ddof: float, mean: object, root: bool = False
+) -> Array:
+    """The variances of all groups, flat, or their roots."""
+    found, few = _variances(call, dtype, ddof, mean, root)
+    if few.any():
+        warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=3)
+    return found
+
+
+def _variances(
+    call: Call, dtype: npt.DTypeLike | None, ddof: float, mean: object, root: bool
+) -> tuple[Array, Array]:
+    """The same, and which have too few elements."""
+    n, part, ddof = call.counts(), _real(call, dtype), finite("ddof", ddof)
+    squares = [one for each in call.parts() for one in call.of(SQUARE, each)]
+    if mean is None:
+        sums = [one for each in call.parts() for one in call.of(ELEMENT, each)]
+        how = Finish(VARIANCE, root, ddof, len(call.parts()))
+        found = results(how, sums, squares, n, part)
+    else:
+        if call.is_complex:
+            raise TypeError("mean is for real arrays")
+        given = _check_mean(mean, groups.shape_of_result(call.array.shape, call.axes, True))
+        how = Finish(DEVIATION, root, ddof)
+        found = results(how, call.of(ELEMENT), squares, n, part, given)
+    few = n <= ddof
+    if call.skips_nan:
+        found[few] = np.nan
+    return found, few
+
+
+class Rows:
+    """The values, the groups and the result dtypes of a call by segment."""
+
+    def __init__(
+        self, values: object, ids: object, offsets: object, size: object, dtype: object
+    ) -> None:
+        segments.check_arguments(arrays.as_array(values), ids, offsets)
+        self.call = Call(values, 0, False, True)
+        self.array = self.call.array
+        count = None if size is None else whole("num_segments", size, 0, groups.MOST_SEGMENTS)
+        self.segments = groups.Segments(ids, offsets, count).checked(self.array)
+        self.dtype: Any = dtype
+
+    def made(
+        self, how: Finish, terms: tuple[int, ...], part: np.dtype[Any], alone: Any,
+        arrays: tuple[Array, ...] | None = None,
+    ) -> tuple[Array, Array]:  # fmt: skip
+        """The results, flat, and the numbers of elements. `alone`: of the rows of one segment."""
+        some = self.call.parts() if arrays is None else arrays
+
+        def again(rows: Array) -> Array:
+            return np.asarray(alone(some[0][rows] if len(some) == 1 else self.array[rows]))
+
+        return by_segment(how, terms, some, self.segments, part, again)
+
+    def shaped(self, flat: Array) -> Any:
+        return flat.reshape(self.segments.size, *self.array.shape[1:])
+
+
+def segment_variances(rows: Rows, ddof: float, *, root: bool) -> Any:
+    part, ddof = _real(rows.call, rows.dtype), finite("ddof", ddof)
+
+    def alone(some: Array) -> Array:
+        call = Call(some, 0, False, True)
+        return np.asarray(call.stored(_variances(call, part, ddof, None, root)[0], None))
+
+    how = Finish(VARIANCE, root, ddof, len(rows.call.parts()))
+    found, n = rows.made(how, (ELEMENT, SQUARE), part, alone)
+    if (n <= ddof).any():
+        warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=3)
+    return rows.shaped(found)
+
+
+def products_of(x: Array, y: Array, *, conjugates: bool) -> Any:
+    result = np.result_type(x.dtype, y.dtype)
+    if result.kind in "biu":
+        raise TypeError(f"exact products are those of floats; numpy.dot is exact for {result}")
+    part = dtypes.part_of(result)
+    call = Call(np.broadcast_to(np.zeros((), result), x.shape), -1, False, True)
+    n = np.ones_like(call.counts())
+
+    def total(*pairs: tuple[Array, Array, int]) -> Array:
+        terms = [one for a, b, sign in pairs for one in terms_of(a, b, call.axes, part, sign)]
+        return results(Finish(RATIO), terms, (), n, part)
+
+    if result.kind != "c":
+        return call.stored(total((x, y, 1)), None)
+    sign = -1 if conjugates else 1
+    real = total((x.real, y.real, 1), (x.imag, y.imag, -sign))
+    imag = total((x.real, y.imag, 1), (x.imag, y.real, sign))
+    return call.stored(joined([real, imag], result), None)

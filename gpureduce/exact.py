@@ -1,0 +1,397 @@
+"""Sums and what is made of them, each rounded once: ``from gpureduce import exact``.
+
+The functions have the arguments and the result dtypes of NumPy's, and return values without a
+timing. Each result is defined as a real number, and is the float nearest to it, ties to even. So it
+does not depend on the order of the elements, on the memory layout or on the number of threads.
+Arrays are in host memory, so far.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gpureduce import _host
+from gpureduce.core import arrays, dtypes, groups, rolling, running, segments, summation
+from gpureduce.core.checks import shown, whole
+from gpureduce.core.dtypes import Array
+from gpureduce.core.moments import (
+    ELEMENT,
+    MAGNITUDE,
+    PRODUCT,
+    RATIO,
+    SQUARE,
+    VARIANCE,
+    Finish,
+    Sum,
+    in_floats,
+    results,
+)
+from gpureduce.core.statistics import (
+    Axis,
+    Call,
+    Rows,
+    joined,
+    mean_of,
+    products_of,
+    segment_variances,
+    terms_of,
+    variances_of,
+    weights_of,
+)
+
+__all__ = [
+    "MomentsResult",
+    "average",
+    "count_nonzero",
+    "cumsum",
+    "dot",
+    "mean",
+    "moments",
+    "nancumsum",
+    "nanmean",
+    "nanstd",
+    "nansum",
+    "nanvar",
+    "norm",
+    "rolling_mean",
+    "rolling_std",
+    "rolling_sum",
+    "rolling_var",
+    "segment_cumsum",
+    "segment_mean",
+    "segment_std",
+    "segment_sum",
+    "segment_var",
+    "std",
+    "sum",
+    "var",
+    "vecdot",
+]
+
+# For plain arrays: kind, root, the first term, the second, and whether n divides.
+_MEAN = (RATIO, False, ELEMENT, -1, True)
+_VAR = (VARIANCE, False, ELEMENT, SQUARE, True)
+_STD = (VARIANCE, True, ELEMENT, SQUARE, True)
+_NORM = {1: (RATIO, False, MAGNITUDE, -1, False), 2: (RATIO, True, SQUARE, -1, False)}
+_DOT = (RATIO, False, PRODUCT, -1, False)
+
+
+class MomentsResult(NamedTuple):
+    """The number of elements, their mean and their variance."""
+
+    count: Any
+    mean: Any
+    var: Any
+
+
+def sum(
+    a: npt.ArrayLike, axis: Axis = None, dtype: npt.DTypeLike | None = None, out: Any = None,
+    keepdims: bool = False, initial: Any = 0, where: Any = True,
+) -> Any:  # fmt: skip
+    """The sum of the elements: that of `gpureduce.sum`, without its timing."""
+    return summation.sum(
+        a, "auto", dtype, axis=axis, keepdims=keepdims, initial=initial, where=where, out=out,
+        timing=False,
+    ).value  # fmt: skip
+
+
+def nansum(
+    a: npt.ArrayLike, axis: Axis = None, dtype: npt.DTypeLike | None = None, out: Any = None,
+    keepdims: bool = False, initial: Any = 0, where: Any = True,
+) -> Any:  # fmt: skip
+    """The sum of the elements that are no nan."""
+    call = Call(a, axis, keepdims, where, skip_nan=True)
+    mask = True if call.mask is None else call.mask
+    return sum(call.array, axis, dtype, out, keepdims, initial, mask)
+
+
+def count_nonzero(a: npt.ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Any:
+    """The number of elements that are not 0. A nan is not 0."""
+    return np.count_nonzero(arrays.as_array(a), axis=axis, keepdims=keepdims)
+
+
+def mean(
+    a: npt.ArrayLike, axis: Axis = None, dtype: npt.DTypeLike | None = None, out: Any = None,
+    keepdims: bool = False, *, where: Any = True,
+) -> Any:  # fmt: skip
+    """The mean: the sum of the elements over their number, rounded once."""
+    if dtype is None and out is None and where is True:
+        found = _host.finish_plainly(a, axis, keepdims, _MEAN, 0)
+        if found is not None:
+            return found
+    return mean_of(Call(a, axis, keepdims, where), dtype, out)
+
+
+def nanmean(
+    a: npt.ArrayLike, axis: Axis = None, dtype: npt.DTypeLike | None = None, out: Any = None,
+    keepdims: bool = False, *, where: Any = True,
+) -> Any:  # fmt: skip
+    """The mean of the elements that are no nan."""
+    return mean_of(Call(a, axis, keepdims, where, skip_nan=True), dtype, out)
+
+
+def average(
+    a: npt.ArrayLike, axis: Axis = None, weights: npt.ArrayLike | None = None,
+    returned: bool = False, *, keepdims: bool = False,
+) -> Any:  # fmt: skip
+    """The weighted mean: sum(w x) over sum(w), rounded once. `returned`: also sum(w)."""
+    if weights is None:
+        call = Call(a, axis, keepdims, True)
+        found, n = mean_of(call, None, None), call.counts().reshape(call.shape)
+        scale = n.astype(np.result_type(found)) if n.ndim else np.result_type(found).type(n[()])
+        return (found, scale) if returned else found
+    call = Call(a, axis, keepdims, True)
+    w = weights_of(call, axis, Call(weights, None, False, True).array)
+    if call.is_complex or w.dtype.kind == "c":
+        raise TypeError("average takes real numbers and weights")
+    both = np.result_type(call.array.dtype, w.dtype, np.float64 if (
+        call.array.dtype.kind in "biu") else call.array.dtype)  # fmt: skip
+    above = terms_of(call.array, w, call.axes, both)
+    below = [Sum(ELEMENT, piece, call.axes) for piece in in_floats(w)]
+    n = call.counts()
+    scale = call.stored(results(Finish(RATIO), below, (), np.ones_like(n), both), None)
+    if (np.asarray(scale) == 0).any():
+        raise ZeroDivisionError("Weights sum to zero, can't be normalized")
+    found = call.stored(results(Finish(RATIO), above, below, n, both), None)
+    return (found, scale) if returned else found
+
+
+def var(
+    a: npt.ArrayLike, axis: Axis = None, dtype: npt.DTypeLike | None = None, out: Any = None,
+    ddof: float = 0, keepdims: bool = False, *, where: Any = True, mean: Any = None,
+) -> Any:  # fmt: skip
+    """The variance, rounded once: ``(n sum |x|^2 - |sum x|^2) / (n (n - ddof))``.
+
+    With `mean`, a real number or an array of them, it is ``sum |x - mean|^2 / (n - ddof)``.
+    """
+    if dtype is None and out is None and mean is None and where is True:
+        found = _host.finish_plainly(a, axis, keepdims, _VAR, ddof)
+        if found is not None:
+            return found
+    call = Call(a, axis, keepdims, where)
+    return call.stored(variances_of(call, dtype, ddof, mean), out)
+
+
+def std(
+    a: npt.ArrayLike, axis: Axis = None, dtype: npt.DTypeLike | None = None, out: Any = None,
+    ddof: float = 0, keepdims: bool = False, *, where: Any = True, mean: Any = None,
+) -> Any:  # fmt: skip
+    """The standard deviation: the root of the unrounded variance, rounded once."""
+    if dtype is None and out is None and mean is None and where is True:
+        found = _host.finish_plainly(a, axis, keepdims, _STD, ddof)
+        if found is not None:
+            return found
+    call = Call(a, axis, keepdims, where)
+    return call.stored(variances_of(call, dtype, ddof, mean, root=True), out)
+
+
+def nanvar(
+    a: npt.ArrayLike, axis: Axis = None, dtype: npt.DTypeLike | None = None, out: Any = None,
+    ddof: float = 0, keepdims: bool = False, *, where: Any = True, mean: Any = None,
+) -> Any:  # fmt: skip
+    """The variance of the elements that are no nan."""
+    call = Call(a, axis, keepdims, where, skip_nan=True)
+    return call.stored(variances_of(call, dtype, ddof, mean), out)
+
+
+def nanstd(
+    a: npt.ArrayLike, axis: Axis = None, dtype: npt.DTypeLike | None = None, out: Any = None,
+    ddof: float = 0, keepdims: bool = False, *, where: Any = True, mean: Any = None,
+) -> Any:  # fmt: skip
+    """The standard deviation of the elements that are no nan."""
+    call = Call(a, axis, keepdims, where, skip_nan=True)
+    return call.stored(variances_of(call, dtype, ddof, mean, root=True), out)
+
+
+def moments(
+    a: npt.ArrayLike, axis: Axis = None, *, ddof: float = 0, keepdims: bool = False,
+    where: Any = True,
+) -> MomentsResult:  # fmt: skip
+    """The number of elements, their mean and their variance."""
+    call = Call(a, axis, keepdims, where)
+    count = call.stored(call.counts().astype(np.int64), None)
+    found = mean_of(call, None, None)
+    return MomentsResult(count, found, call.stored(variances_of(call, None, ddof, None), None))
+
+
+def segment_sum(
+    values: npt.ArrayLike, segment_ids: npt.ArrayLike | None = None, *,
+    offsets: npt.ArrayLike | None = None, num_segments: int | None = None,
+    dtype: npt.DTypeLike | None = None, initial: Any = None, out: Any = None,
+) -> Any:  # fmt: skip
+    """The sum of each segment: that of `gpureduce.segment_sum`, without its timing."""
+    return segments.segment_sum(
+        values, segment_ids, offsets=offsets, num_segments=num_segments, dtype=dtype,
+        initial=initial, out=out, timing=False,
+    ).value  # fmt: skip
+
+
+def segment_mean(
+    values: npt.ArrayLike, segment_ids: npt.ArrayLike | None = None, *,
+    offsets: npt.ArrayLike | None = None, num_segments: int | None = None,
+    dtype: npt.DTypeLike | None = None,
+) -> Any:  # fmt: skip
+    """The mean of each segment. That of a segment without elements is nan."""
+    rows = Rows(values, segment_ids, offsets, num_segments, dtype)
+    result = rows.call.result(dtype)
+    part, found, n = dtypes.part_of(result), [], np.ones(1)
+    for one in rows.call.parts():
+
+        def alone(some: Array) -> Array:
+            return np.asarray(mean(some, axis=0, dtype=part))
+
+        means, n = rows.made(Finish(RATIO), (ELEMENT,), part, alone, (one,))
+        found.append(means)
+    if (n == 0).any():
+        warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=2)
+    return rows.shaped(joined(found, result))
+
+
+def segment_var(
+    values: npt.ArrayLike, segment_ids: npt.ArrayLike | None = None, *,
+    offsets: npt.ArrayLike | None = None, num_segments: int | None = None,
+    dtype: npt.DTypeLike | None = None, ddof: float = 0,
+) -> Any:  # fmt: skip
+    """The variance of each segment. That of a segment without elements is nan."""
+    return segment_variances(
+        Rows(values, segment_ids, offsets, num_segments, dtype), ddof, root=False
+    )
+
+
+def segment_std(
+    values: npt.ArrayLike, segment_ids: npt.ArrayLike | None = None, *,
+    offsets: npt.ArrayLike | None = None, num_segments: int | None = None,
+    dtype: npt.DTypeLike | None = None, ddof: float = 0,
+) -> Any:  # fmt: skip
+    """The standard deviation of each segment. That of a segment without elements is nan."""
+    return segment_variances(
+        Rows(values, segment_ids, offsets, num_segments, dtype), ddof, root=True
+    )
+
+
+def cumsum(
+    x: npt.ArrayLike, axis: int | None = None, dtype: npt.DTypeLike | None = None, out: Any = None,
+    *, reverse: bool = False, include_initial: bool = False,
+) -> Any:  # fmt: skip
+    """The sums of the elements up to each, each rounded once. Without an axis: of all, flat.
+
+    `reverse`: the sums from each element to the last. `include_initial`: a 0 before the first sum,
+    as in the array API.
+    """
+    return running.cumsum(x, axis, dtype, out, reverse, include_initial)
+
+
+def nancumsum(
+    x: npt.ArrayLike, axis: int | None = None, dtype: npt.DTypeLike | None = None, out: Any = None,
+    *, reverse: bool = False, include_initial: bool = False,
+) -> Any:  # fmt: skip
+    """The same, in which a nan counts as 0."""
+    return running.cumsum(x, axis, dtype, out, reverse, include_initial, skip_nan=True)
+
+
+def segment_cumsum(
+    values: npt.ArrayLike, segment_ids: npt.ArrayLike | None = None, *,
+    offsets: npt.ArrayLike | None = None, num_segments: int | None = None,
+    dtype: npt.DTypeLike | None = None,
+) -> Any:  # fmt: skip
+    """Entry i is the sum of the elements up to i that are of its segment, rounded once."""
+    segments.check_one_of(segment_ids, offsets)
+    size = None
+    if num_segments is not None:
+        size = whole("num_segments", num_segments, 0, groups.MOST_SEGMENTS)
+    return running.by_segment(values, groups.Segments(segment_ids, offsets, size), dtype)
+
+
+def rolling_sum(
+    x: npt.ArrayLike, window: Any, axis: int = -1, *, min_periods: int | None = None,
+    center: bool = False,
+) -> Any:  # fmt: skip
+    """The sums of windows of elements, each rounded once.
+
+    `window` is a number of elements, of which the last is that of the entry, or, with `center`,
+    the middle one is. Or ``(starts, ends)``: window k has the elements ``starts[k]`` to
+    ``ends[k] - 1``; the windows may be in any order. A nan is left out. An entry is nan if fewer
+    than `min_periods` numbers are left: by default, if the window is not full, or has none.
+    """
+    return rolling.rolled(x, window, axis, min_periods, center)
+
+
+def rolling_mean(
+    x: npt.ArrayLike, window: Any, axis: int = -1, *, min_periods: int | None = None,
+    center: bool = False,
+) -> Any:  # fmt: skip
+    """The means of windows, as `rolling_sum` takes them."""
+    return rolling.rolled(x, window, axis, min_periods, center, mean=True)
+
+
+def rolling_var(
+    x: npt.ArrayLike, window: Any, axis: int = -1, *, min_periods: int | None = None,
+    center: bool = False, ddof: float = 1,
+) -> Any:  # fmt: skip
+    """The variances of windows, as `rolling_sum` takes them; nan where `ddof` numbers are left."""
+    return rolling.rolled(x, window, axis, min_periods, center, variance=True, ddof=ddof)
+
+
+def rolling_std(
+    x: npt.ArrayLike, window: Any, axis: int = -1, *, min_periods: int | None = None,
+    center: bool = False, ddof: float = 1,
+) -> Any:  # fmt: skip
+    """The standard deviations of windows, as `rolling_sum` takes them."""
+    return rolling.rolled(x, window, axis, min_periods, center, variance=True, ddof=ddof, root=True)
+
+
+def norm(x: npt.ArrayLike, ord: float = 2, axis: Axis = None, keepdims: bool = False) -> Any:
+    """The vector norm of order 1, 2 or inf, as of numpy.linalg.vector_norm, rounded once."""
+    if not isinstance(ord, (int, float)) or ord not in (1, 2, np.inf):
+        raise ValueError(f"ord must be 1, 2 or inf, not {shown(ord)}")
+    if ord != np.inf:
+        found = _host.finish_plainly(x, axis, keepdims, _NORM[int(ord)], -1)
+        if found is not None:
+            return found
+    call = Call(x, axis, keepdims, True)
+    part = dtypes.part_of(call.result(None))
+    n = call.counts()
+    if ord == 2:
+        squares = [one for each in call.parts() for one in call.of(SQUARE, each)]
+        one = np.ones_like(n)
+        return call.stored(results(Finish(RATIO, root=True), squares, (), one, part), None)
+    if ord == 1 and not call.is_complex:
+        sums = call.of(MAGNITUDE)
+        return call.stored(results(Finish(RATIO), sums, (), np.ones_like(n), part), None)
+    if ord == 1:
+        raise TypeError("the norm of order 1 of complex numbers is a sum of roots: take order 2")
+    sizes = np.abs(call.array.astype(part)) if not call.is_complex else norm(
+        np.stack(call.parts(), axis=-1), axis=-1)  # fmt: skip
+    return dtypes.quietly(np.max, sizes, axis=call.axes, keepdims=keepdims, initial=0)
+
+
+def dot(a: npt.ArrayLike, b: npt.ArrayLike) -> Any:
+    """The sum of the products of two one-dimensional arrays, rounded once."""
+    if getattr(a, "ndim", 0) == 1:
+        found = _host.finish_plainly(a, 0, False, _DOT, -1, b)
+        if found is not None:
+            return found
+    x, y = (arrays.as_array(one)[...] for one in (a, b))
+    if x.ndim != 1 or y.ndim != 1 or x.shape != y.shape:
+        raise ValueError(
+            f"dot takes two one-dimensional arrays of one length, not of the shapes {x.shape} and "
+            f"{y.shape}: vecdot takes arrays of more dimensions"
+        )
+    return products_of(x, y, conjugates=False)
+
+
+def vecdot(x1: npt.ArrayLike, x2: npt.ArrayLike, axis: int = -1) -> Any:
+    """The sums of the products conj(x1) * x2 along an axis, each rounded once."""
+    if type(axis) is int:
+        found = _host.finish_plainly(x1, axis, False, _DOT, -1, x2)
+        if found is not None:
+            return found
+    both = [arrays.as_array(one) for one in (x1, x2)]
+    x, y = (np.moveaxis(one, groups.one_axis(axis, one.ndim), -1) for one in both)
+    if x.shape[-1] != y.shape[-1]:
+        raise ValueError(f"along the axis, x1 has {x.shape[-1]} elements and x2 {y.shape[-1]}")
+    return products_of(*np.broadcast_arrays(x, y), conjugates=True)

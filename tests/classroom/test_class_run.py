@@ -1,0 +1,216 @@
+"""A class graded in one go: the files that it writes, hostile submissions, runs broken off."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from test_submissions import made, notebook
+
+from gpureduce.classroom import report, similarity
+from gpureduce.classroom.submissions import Submission
+from gpureduce.cli.main import main
+from user_kernels import TREE
+
+pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="no compiler")
+SPEC = """title = "T <b>"
+kernel = "my_rung"
+dtypes = ["int32"]
+[[require]]
+rule = "compiles"
+given = true
+[[require]]
+rule = "right"
+points = 2
+[[require]]
+rule = "forbid atomicAdd"
+"""
+START = re.sub(r"    for .*?\n    }\n", "", TREE, flags=re.S)
+HANGS = TREE.replace("    __syncthreads();\n    for", "    while (n) *out = 1;\n    for")
+MARK = "/* </pre><script>alert(1)</script> */"
+# By name: the submission, and its points.
+CLASS = {
+    "<script>alert(2)<&script>/a.cu": (TREE + MARK, 4),
+    "=1+1/a.cu": (TREE, 4),
+    "+copy/a.cu": (TREE.replace("tid", "t") + "// mine", 4),
+    "@start.cu": (START, 0),
+    "-empty.cu": ("", 0),
+    "Nb Student_12_assignsubmission_file_/w.ipynb": (notebook(f"%%kernel my_rung\n{TREE}"), 4),
+    "Py Student_13_assignsubmission_file_/w.py": (f"K = '''{TREE}'''", 4),
+    "slow_LATE_1_2_a.cu": (HANGS, 0),
+    "prints_3_4_a.cu": (TREE.replace("if (tid == 0)", 'printf("%99d", 1); if (tid == 0)'), 4),
+    "pdf_5_6_a.pdf": (b"%PDF", 0),
+}
+
+
+@pytest.fixture
+def course(tmp_path):
+    made(tmp_path / "class", {name: text for name, (text, _) in CLASS.items()})
+    made(tmp_path, {"spec.toml": SPEC, "start.cu": START})
+    return tmp_path
+
+
+def words(course, *more):
+    return ["grade", str(course / "spec.toml"), str(course / "class"), *more]
+
+
+def rows_of(path):
+    return list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))))
+
+
+def outputs(course):
+    return ("--csv", str(course / "g.csv"), "--html", str(course / "g.html"))
+
+
+def test_a_class(course, capsys):
+    assert main(words(course, *outputs(course))) == 0
+    said = capsys.readouterr()
+    assert f"{len(CLASS)} submissions" in said.out
+    rows = rows_of(course / "g.csv")
+    got = sorted(float(row["points"]) for row in rows)
+    assert got == sorted(points for _, points in CLASS.values())
+    students = {row["student"]: row for row in rows}
+    assert students["Nb Student"]["id"] == "12" and students["slow"]["remark"] == "late"
+    assert "took more than 5 s" in students["slow"]["verdict"]
+    for row in rows:
+        assert not any(value[:1] in "=+-@" for value in row.values() if value), row
+    pages = [course / "g.html", *(course / "g_students").iterdir()]
+    assert len(pages) == len(CLASS) + 1
+    for page in pages:
+        text = page.read_text()
+        assert "<script" not in text and text.endswith("<!-- gpureduce grade -->\n")
+        for link in re.findall(r'href="([^"#]+)"', text):
+            assert (course / link).is_file()
+    whole = pages[0].read_text()
+    assert "100% folded" in whole and whole.count("<details>") >= 3
+    assert (
+        "&lt;script&gt;alert(1)"
+        in next(course.glob("g_students/script_alert_2_script_*")).read_text()
+    )
+
+    # The second run takes all results of the first one, and grades what has changed.
+    (course / "class" / "@start.cu").write_text(TREE + "\n")
+    assert main(words(course, *outputs(course))) == 0
+    assert capsys.readouterr().err.count("of an earlier run") == len(CLASS) - 1
+    rows = rows_of(course / "g.csv")
+    assert {row["student"]: row["points"] for row in rows}["'@start"] == "4"
+
+
+def test_it_goes_on_after_ctrl_c(course):
+    command = [sys.executable, "-P", "-m", "gpureduce", *words(course, *outputs(course))]
+    running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    running.stderr.readline()
+    running.send_signal(signal.SIGINT)
+    said = running.stderr.read()
+    assert running.wait(20) == 130 and "broken off" in said and "Traceback" not in said
+    journal = course / "g.results.jsonl"
+    before = len(journal.read_text().splitlines()) - 1
+    assert 1 <= before < len(CLASS) and not (course / "g.csv").exists()
+    journal.write_text(journal.read_text() + '{"student": "half a li')
+    again = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=True)
+    assert again.stderr.count("of an earlier run") == before
+    assert len(journal.read_text().splitlines()) - 1 == len(CLASS)
+
+
+def test_a_limit_is_for_everything(tmp_path, capsys):
+    """Also for the reader of the text and for the compiler."""
+    slow = (
+        f"{TREE}\nconstexpr long f(long n) {{ return n < 2 ? n : f(n - 1) + f(n - 2); }}\n"
+        'static_assert(f(60) == 0, "");'
+    )
+    made(tmp_path, {"spec.toml": SPEC, "class/slow.cu": slow, "class/fast.cu": TREE})
+    start = time.monotonic()
+    assert main(words(tmp_path, "--csv", str(tmp_path / "g.csv"), "--limit", "10")) == 0
+    assert time.monotonic() - start < 30
+    rows = {row["student"]: row for row in rows_of(tmp_path / "g.csv")}
+    assert rows["fast"]["points"] == "4" and rows["slow"]["points"] == "0"
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize("name", ["g.csv", "g.html", "g.results.jsonl", "g_students/a_*.html"])
+def test_no_file_of_somebody_else_is_replaced(tmp_path, name, capsys):
+    page = report.student_pages(Path("g.html"), [Submission("a")])[0]
+    name = name.replace("a_*.html", page.name)
+    made(tmp_path, {"spec.toml": SPEC, "class/a.cu": "", name: "mine"})
+    assert main(words(tmp_path, *outputs(tmp_path))) == 2
+    assert "is not known as an earlier output" in capsys.readouterr().err
+    assert (tmp_path / name).read_text() == "mine"
+    assert main(words(tmp_path, *outputs(tmp_path), "--force")) == 0
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--csv", "g.txt"], "--csv must end in .csv"),
+        (["--name", "a", "--csv", "g.csv"], "--name is for one submission"),
+        (["--gradescope", "--html", "g.html"], "--gradescope is for one submission"),
+        (["--html", "/dev/null"], "a folder is written beside it"),
+        (["--limit", "0"], "seconds must be above 0"),
+        (["--jobs", "0"], "--jobs must be from 1"),
+    ],
+)
+def test_wrong_arguments(tmp_path, more, message, capsys, monkeypatch):
+    made(tmp_path, {"spec.toml": SPEC, "class/a.cu": ""})
+    monkeypatch.chdir(tmp_path)
+    assert main(words(tmp_path, *more)) == 2
+    assert message in capsys.readouterr().err
+    assert sorted(os.listdir(tmp_path)) == ["class", "spec.toml"]
+
+
+def test_one_submission(tmp_path, capsys):
+    """A notebook, a Python file, and the folder of one student, as Gradescope has it."""
+    made(tmp_path, {"spec.toml": SPEC, "a/w.ipynb": notebook(f"%%kernel my_rung\n{TREE}"),
+                    "b/w.py": f"K = '''{TREE}'''", "c/x.txt": ""})  # fmt: skip
+    for file, points in (("a/w.ipynb", 4), ("b/w.py", 4), ("a", 4), ("c", 0)):
+        kind = "--gradescope" if file in "abc" else "--json"
+        assert main(["grade", str(tmp_path / "spec.toml"), str(tmp_path / file), kind]) == 0
+        found = json.loads(capsys.readouterr().out)
+        got = sum(row["score"] for row in found["tests"]) if file in "abc" else found["points"]
+        assert got == points, file
+
+
+def test_a_class_of_none(tmp_path, capsys):
+    made(tmp_path, {"spec.toml": SPEC, "class/notes.txt": ""})
+    assert main(words(tmp_path, *outputs(tmp_path))) == 0
+    assert (tmp_path / "g.csv").read_text() == f"{report.CSV_HEAD}\n"
+    assert "No submissions" in (tmp_path / "g.html").read_text()
+    assert main(words(tmp_path, "--csv", "/dev/null")) == 0
+    assert "0 submissions" in capsys.readouterr().out
+
+
+def test_a_cell_is_no_formula():
+    for text in ("=1", "+1", "-1", "@x", " =1", "\t=1", "\n=1", "\r-1", "\x00=1"):
+        assert report._cell(text)[:1] in ("'", "\\"), text
+
+
+def test_names_of_pages():
+    students = [("Ann", ""), ("ann", ""), ("Äñn/../x", "7"), ("日本", ""), ("..", "")]
+    made_ = [Submission(name, id=number) for name, number in students]
+    names = [path.name for path in report.student_pages(Path("g.html"), made_)]
+    assert len({name.lower() for name in names}) == 5
+    stems = [name[:-12] for name in names]
+    assert stems == ["Ann", "ann", "Ann_x_7", "student", "student"]
+
+
+def test_pairs():
+    """Renamed and commented copies are found; unchanged start files and usual answers are not."""
+    renamed = re.sub(r"\btid\b", "me", TREE).replace("partial", "cache") + "// mine\n"
+    other = TREE.replace(
+        "stride = 512; stride > 0; stride /= 2", "stride = 1; stride < n; stride *= 2"
+    )
+    texts = [TREE, renamed, other, START, START]
+    assert [pair[:3] for pair in similarity.pairs(texts, START)] == [(0, 1, 1.0)]
+    usual = [TREE.replace("tid", f"t{i}") for i in range(9)]
+    assert similarity.pairs(usual, "") == []
+    assert [pair[:2] for pair in similarity.pairs([*usual, usual[4]], "")] == [(4, 9)]

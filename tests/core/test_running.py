@@ -1,0 +1,216 @@
+"""Running sums and windows: each entry has the bits of the exact sum, mean or deviation."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import gpureduce
+from gpureduce import exact
+
+DTYPES = ["float16", "bfloat16", "float32", "float64", "complex64"]
+KINDS = ["usual", "wide", "ties", "cancel", "special"]
+
+
+def numbers(rng, name, shape, kind):
+    x = rng.standard_normal(shape)
+    if kind == "wide":
+        most = {"float16": 4, "float64": 300}.get(name, 30)
+        x *= 10.0 ** rng.integers(-most, most // 2, shape)
+    if kind == "ties":
+        x = np.round(x * 8) / 4
+    if kind == "cancel":
+        x = np.where(rng.random(shape) < 0.3, 1e4 if name == "float16" else 1e18, 1) * x
+    if kind == "special":
+        x.flat[rng.integers(0, x.size, 3)] = [np.inf, -np.inf, np.nan]
+    if name == "bfloat16":
+        return x.astype(ml_dtypes.bfloat16)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return (x + 1j * rng.standard_normal(shape) if name == "complex64" else x).astype(name)
+
+
+def agree(found, wanted):
+    assert found.dtype == wanted.dtype and found.shape == wanted.shape
+    assert np.array_equal(found, wanted, equal_nan=True)
+
+
+def prefixes(x, axis):
+    x = np.moveaxis(x, axis, 0)
+    parts = [gpureduce.sum(x[: i + 1].copy(), "exact", axis=0).value for i in range(len(x))]
+    return np.moveaxis(np.array(parts, x.dtype).reshape(x.shape), 0, axis)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", DTYPES)
+def test_entries_are_sums_of_their_own(name, kind):
+    rng = np.random.default_rng(DTYPES.index(name))
+    for shape in ((1,), (300,), (3, 40), (40, 30), (5, 9, 17), (270, 3)):
+        x = numbers(rng, name, shape, kind)
+        swapped = x if name == "bfloat16" else x.astype(x.dtype.newbyteorder())
+        for axis in range(len(shape)):
+            want = prefixes(x, axis)
+            for same in (x, np.asfortranarray(x), swapped, np.repeat(x, 2, axis=0)[::2]):
+                agree(exact.cumsum(same, axis), want)
+            flipped = np.flip(prefixes(np.flip(x, axis), axis), axis)
+            agree(exact.cumsum(x, axis, reverse=True), flipped)
+
+
+def test_long_rows_are_divided():
+    """Chunks of a row for several threads; the fallback begins at a chunk, not at the row."""
+    x = np.random.default_rng(1).standard_normal(700_001)
+    x[300_000] = 1e300
+    x[500_000:500_003] = [-1e300, 1e-300, np.inf]
+    found = exact.cumsum(x)
+    for i in (0, 65_535, 65_536, 299_999, 300_000, 499_999, 500_000, 500_001, 500_002, 700_000):
+        assert found[i] == exact.sum(x[: i + 1]), i
+
+
+def test_options_of_running_sums():
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    agree(exact.cumsum(x), np.cumsum(x))
+    found = exact.cumsum(x, 1, include_initial=True)
+    agree(found, np.array([[0, 0, 1, 3], [0, 3, 7, 12]], np.float32))
+    found = exact.cumsum(x, 1, include_initial=True, reverse=True)
+    agree(found, np.array([[3, 3, 2, 0], [12, 9, 5, 0]], np.float32))
+    out = np.empty((3, 2), np.float64).T
+    assert exact.cumsum(x, 1, dtype="f8", out=out) is out
+    agree(out, np.cumsum(x, 1, dtype="f8"))
+    agree(exact.nancumsum([1.0, np.nan, 2.0]), np.array([1.0, 1.0, 3.0]))
+    agree(exact.cumsum(np.empty((0, 3)), 0), np.empty((0, 3)))
+    agree(exact.cumsum(np.float64(3)), np.array([3.0]))
+
+
+@pytest.mark.parametrize("name", ["bool", "int8", "uint32", "int64"])
+def test_running_sums_of_integers(name):
+    x = np.random.default_rng(2).integers(0, 2 if name == "bool" else 100, (4, 50)).astype(name)
+    agree(exact.cumsum(x, 1), np.cumsum(x, 1))
+    agree(exact.cumsum(x, 1, dtype="int16"), np.cumsum(x, 1, dtype="int16"))
+    agree(exact.cumsum(x, 1, dtype="f4"), np.cumsum(x.astype("f8"), 1).astype("f4"))
+    big = np.array([2**62, 2**62, 3], np.int64)
+    agree(exact.cumsum(big, dtype="f8"), np.array([2.0**62, 2.0**63, 2.0**63]))
+
+
+@pytest.mark.parametrize("name", ["float32", "complex64", "int32"])
+def test_running_sums_by_segment(name):
+    rng = np.random.default_rng(3)
+    x = (rng.standard_normal((500, 2)) * 100).astype(name)
+    ids, offsets = rng.integers(0, 9, 500), [0, 3, 3, 100, 500]
+    found = exact.segment_cumsum(x, ids, num_segments=70_000)
+    for k in range(9):
+        agree(found[ids == k], exact.cumsum(x[ids == k], 0))
+    found = exact.segment_cumsum(x[:, 0], offsets=offsets)
+    for start, end in itertools.pairwise(offsets):
+        agree(found[start:end], exact.cumsum(x[start:end, 0]))
+
+
+# --- windows -----------------------------------------------------------------------------------
+
+
+def window_by_window(function, x, starts, ends, least, ddof=None):
+    found = []
+    for start, end in zip(starts, ends, strict=True):
+        some = x[start:end][~np.isnan(x[start:end])]
+        few = len(some) < least or (ddof is not None and len(some) <= ddof)
+        few = few or (function is exact.mean and not len(some))
+        how = {} if ddof is None else {"ddof": ddof}
+        found.append(np.nan if few else function(some, **how))
+    return np.array(found, x.dtype)
+
+
+WINDOWS = [
+    (exact.rolling_sum, exact.sum, None), (exact.rolling_mean, exact.mean, None),
+    (exact.rolling_var, exact.var, 1), (exact.rolling_std, exact.std, 0.5),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "far"])
+@pytest.mark.parametrize("name", ["float16", "float32", "float64"])
+@pytest.mark.parametrize(("rolling", "whole", "ddof"), WINDOWS)
+def test_windows_are_results_of_their_own(rolling, whole, ddof, name, kind):
+    rng = np.random.default_rng(KINDS.index(kind) if kind in KINDS else 9)
+    how = {} if ddof is None else {"ddof": ddof}
+    for n, size in ((1, 1), (5, 9), (60, 3), (400, 30), (300, 101)):
+        x = numbers(rng, name, n, kind) if n > 2 or kind != "special" else np.ones(n, name)
+        x = (x / 1000 + 1000).astype(name) if kind == "far" else x
+        for center, least in ((False, None), (True, 1), (False, 0)):
+            ends = np.arange(1, n + 1) + ((size - 1) // 2 if center else 0)
+            starts, ends = np.clip(ends - size, 0, n), np.minimum(ends, n)
+            wanted = size if least is None else least
+            found = rolling(x, size, center=center, min_periods=least, **how)
+            agree(found, window_by_window(whole, x, starts, ends, wanted, ddof))
+
+
+def test_windows_in_any_order_and_along_any_axis():
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal((3, 50, 4))
+    found = exact.rolling_std(x, 7, axis=1)
+    agree(found[1, :, 2], exact.rolling_std(x[1, :, 2], 7))
+    starts = rng.integers(0, 40, 300)
+    ends = starts + rng.integers(0, 10, 300)
+    found = exact.rolling_mean(x, (starts, ends), axis=1)
+    agree(found[2, :, 3], window_by_window(exact.mean, x[2, :, 3], starts, ends, 1))
+    agree(exact.rolling_sum(np.arange(5), 2), np.array([np.nan, 1, 3, 5, 7]))
+    assert exact.rolling_sum(np.empty((2, 0)), 3).shape == (2, 0)
+
+
+@pytest.mark.parametrize("name", ["int8", "int32", "uint32", "int64"])
+def test_windows_of_integers(name):
+    rng = np.random.default_rng(6)
+    most = min(np.iinfo(name).max, 2**53)
+    x = rng.integers(-most if name[0] == "i" else 0, most, 300).astype(name)
+    for rolling, whole in ((exact.rolling_var, exact.var), (exact.rolling_mean, exact.mean)):
+        want = [np.nan, np.nan]
+        how = {"ddof": 1} if whole is exact.var else {}
+        want += [whole(x[i : i + 3], **how) for i in range(298)]
+        agree(rolling(x, 3), np.array(want))
+
+
+def test_what_left_a_window_leaves_nothing():
+    x = np.array([1e300, 1.0, -1e300, np.inf, 3.0, 4.0, np.nan, 5.0, 6.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = exact.rolling_mean(x, 2, min_periods=1)
+    agree(found, np.array([1e300, 5e299, -5e299, np.inf, np.inf, 3.5, 4.0, 5.0, 5.5]))
+    assert exact.rolling_std(x, 2)[[5, 8]].tolist() == [0.5**0.5, 0.5**0.5]
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda: exact.cumsum(np.ones((2, 2)), (0, 1)), TypeError, "axis must be a whole number"),
+        (lambda: exact.cumsum(np.ones(2), 1), np.exceptions.AxisError, "axis 1"),
+        (lambda: exact.cumsum(np.ones(2), dtype="i4"), TypeError, "float or complex"),
+        (lambda: exact.cumsum([1j], dtype="f8"), TypeError, "imaginary"),
+        (lambda: exact.cumsum(np.ones(2), out=np.empty(3)), ValueError, "shape"),
+        (lambda: exact.cumsum(["a"]), TypeError, "cannot be summed"),
+        (lambda: exact.cumsum([1.0], reverse="no"), TypeError, "reverse must be True or False"),
+        (lambda: exact.segment_cumsum([1.0], [1], num_segments=1), ValueError, "out of range"),
+        (lambda: exact.segment_cumsum([1.0]), TypeError, "either segment_ids or offsets"),
+        (lambda: exact.rolling_sum([1.0], 0), ValueError, "window must be from 1"),
+        (lambda: exact.rolling_sum([1.0], 2, min_periods=3), ValueError, "min_periods must be"),
+        (lambda: exact.rolling_sum(1.0, 2), ValueError, "move along an axis"),
+        (lambda: exact.rolling_sum([1j], 2), TypeError, "real numbers"),
+        (lambda: exact.rolling_sum([2**60 + 1], 2), ValueError, "not beyond 2"),
+        (lambda: exact.rolling_sum([1.0], ([0], [2])), ValueError, "window 0 is from 0 to 2"),
+        (lambda: exact.rolling_sum([1.0], ([0], [1, 1])), ValueError, "1 starts and 2 ends"),
+        (lambda: exact.rolling_sum([1.0], ([0.5], [1])), TypeError, "starts must be"),
+        (lambda: exact.rolling_sum([1.0], ([0], [1]), center=True), ValueError, "center is for"),
+        (lambda: exact.rolling_var([1.0], 2, ddof=np.inf), ValueError, "finite"),
+        (lambda: exact.rolling_var([1.0], 2, ddof=None), TypeError, "ddof must be a real number"),
+    ],
+)
+def test_errors(call, error, text):
+    with pytest.raises(error, match=text):
+        call()
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32"])
+def test_nans_are_left_out_without_a_warning(name):
+    x = np.array([1, np.nan, 3, 2]).astype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
+    agree(exact.nancumsum(x), np.array([1, 1, 4, 6], x.dtype))
+    assert exact.nanmean(x) == 2 and exact.nanvar(x, ddof=1) == 1 and exact.nansum(x) == 6
+    agree(exact.rolling_sum(x, 2, min_periods=1), np.array([1, 1, 3, 5], x.dtype))
