@@ -104,10 +104,10 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 @pytest.fixture(scope="session")
-def built_once(tmp_path_factory: pytest.TempPathFactory, worker_id: str):
+def built_once(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
     """Of a name and a function: the folder that the function has filled, for all workers."""
     base = tmp_path_factory.getbasetemp()
-    base = base if worker_id == "master" else base.parent
+    base = base.parent if hasattr(request.config, "workerinput") else base
 
     def folder_of(name: str, fill: Callable[[Path], object]) -> Path:
         folder = base / name
@@ -129,9 +129,11 @@ def _share_the_card(request: pytest.FixtureRequest, tmp_path_factory: pytest.Tem
     if not (hasattr(request.config, "workerinput") and any(request.node.iter_markers("gpu"))):
         yield
         return
-    alone = any(request.node.iter_markers("alone"))
-    with (tmp_path_factory.getbasetemp().parent / "card.lock").open("w") as file:
+    alone, folder = any(request.node.iter_markers("alone")), tmp_path_factory.getbasetemp().parent
+    with (folder / "card.lock").open("w") as file, (folder / "next.lock").open("w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)  # others begin no test while one waits to be alone
         fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        fcntl.flock(turn, fcntl.LOCK_UN)
         yield
         fcntl.flock(file, fcntl.LOCK_UN)  # children of fork() have the file open, too
 

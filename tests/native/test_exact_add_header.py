@@ -64,31 +64,44 @@ def program(request, built_once):
     return request.getfixturevalue("card")
 
 
-def sums(program, kind, x, ids=None, count=1, way=ADD, block=128, seed=0, runs=1):
+def sums(program, kind, x, ids=None, count=1, **how):
     """The sums' words, the sums, and the sums as float64 and as float32."""
+    ids = np.zeros(np.size(x), np.int32) if ids is None else ids.astype(np.int32)
+    return sums_of_each(program, kind, [(x, ids, count)], **how)[0]
+
+
+def sums_of_each(program, kind, jobs, way=ADD, block=128, seed=0, runs=1):
+    """The same of several values, ids and numbers of sums, in one process."""
     dtype = numpy_dtype(KINDS[kind])
-    x = np.ascontiguousarray(x, dtype)
-    ids = np.zeros(x.size, np.int32) if ids is None else ids.astype(np.int32)
-    head = np.array([x.size, count], np.int64)
+    given = b"".join(
+        np.array([np.size(x), count], np.int64).tobytes() + ids.tobytes()
+        + np.ascontiguousarray(x, dtype).tobytes() for x, ids, count in jobs
+    )  # fmt: skip
     done = subprocess.run(
         [program, kind, *map(str, (way, block, seed, runs))], check=True, capture_output=True,
-        input=head.tobytes() + ids.tobytes() + x.tobytes(),
-        env={**os.environ, "GPUREDUCE_THREADS": "2"},
+        input=given, env={**os.environ, "GPUREDUCE_THREADS": "2"},
     ).stdout  # fmt: skip
-    size = WORDS.get(kind, 2) * 8 * count
-    words = np.frombuffer(done[:size], np.int64).reshape(count, -1)
-    values = np.frombuffer(done[size : size + dtype.itemsize * count], dtype)
-    rest = done[size + dtype.itemsize * count :]
-    wide, single = np.frombuffer(rest[: 8 * count]), np.frombuffer(rest[8 * count :], np.float32)
-    return words, values, wide, single
+    made, at = [], 0
+    for _, _, count in jobs:
+        parts = []
+        for of in (np.int64, dtype, np.float64, np.float32):
+            each = WORDS.get(kind, 2) if of is np.int64 else 1
+            parts.append(np.frombuffer(done, of, each * count, at))
+            at += parts[-1].nbytes
+        made.append((parts[0].reshape(count, -1), *parts[1:]))
+    assert at == len(done)
+    return made
 
 
-def by_rows(program, kind, rows, seed=0, **more):
-    """The sums of rows, whose elements are added in any order."""
-    rng = np.random.default_rng(seed)
-    order = rng.permutation(rows.size)
-    ids = np.repeat(np.arange(len(rows)), rows.shape[1])
-    return sums(program, kind, rows.reshape(-1)[order], ids[order], len(rows), seed=seed, **more)
+def shuffled(rows, seed=0):
+    """The elements of rows in any order, their ids, and the number of rows."""
+    order = np.random.default_rng(seed).permutation(rows.size)
+    ids = np.repeat(np.arange(len(rows), dtype=np.int32), rows.shape[1])
+    return rows.reshape(-1)[order], ids[order], len(rows)
+
+
+def by_rows(program, kind, rows, **how):
+    return sums(program, kind, *shuffled(rows), **how)
 
 
 def check(found, rows, fmt):
@@ -100,10 +113,11 @@ def check(found, rows, fmt):
 @pytest.mark.parametrize("kind", FLOATS)
 def test_right_on_hard_sums(program, kind, generate):
     fmt, rng = FORMATS[kind], np.random.default_rng(7)
-    for n in (1, 2, 5, 33):
-        rows = generate(fmt, rng, 40, n)
-        check(by_rows(program, kind, rows, n), rows, fmt)
-        check(by_rows(program, kind, rows, n, way=WARP), rows, fmt)
+    rows = [generate(fmt, rng, 40, n) for n in (1, 2, 5, 33)]
+    for way in (ADD, WARP):
+        found = sums_of_each(program, kind, [shuffled(some, 1) for some in rows], way=way, seed=way)
+        for sums_of_rows, of in zip(found, rows, strict=True):
+            check(sums_of_rows, of, fmt)
 
 
 @pytest.mark.parametrize("kind", FLOATS)
@@ -111,9 +125,10 @@ def test_right_on_hard_sums(program, kind, generate):
 def test_one_address(program, kind, way):
     """Of all threads: words overflow, and carry in both directions."""
     fmt, rng = FORMATS[kind], np.random.default_rng(1)
-    for generate in GENERATORS:
-        row = generate(fmt, rng, 1, 1500)
-        check(sums(program, kind, row[0], way=way, block=96, seed=3), row, fmt)
+    rows = [generate(fmt, rng, 1, 1500) for generate in GENERATORS]
+    jobs = [(row[0], np.zeros(1500, np.int32), 1) for row in rows]
+    for found, row in zip(sums_of_each(program, kind, jobs, way, 96, seed=3), rows, strict=True):
+        check(found, row, fmt)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -126,19 +141,20 @@ def test_equal_values(program, kind, way):
     end = {"window": 58, "narrow": 27, "double_window": 29, "float16": 29}.get(
         kind, 63
     )  # the largest of them
-    for up in (0, 1, 5, 8, 24, 27, 29, 30, 31, 32, 33, 34, 50, 58, 60):
-        if up > end:
-            continue
-        size = np.ldexp(float(most), low + up) if fmt else most >> up
-        for sign in (1, -1):
-            x = np.full(2048, sign * size).astype(dtype)
-            words, value, *_ = sums(program, kind, x, way=way, block=1024)
-            exact = Fraction(float(x[0]) if fmt else int(x[0])) * 2048
-            assert not words[0, 0] & 15
-            if fmt:
-                assert fmt.bits(value)[0] == exact_cases.round_integer(fmt, int(exact * 2**1074))
-            else:
-                assert value[0] == min(max(exact, -(2**63)), 2**63 - 1)
+    values = [
+        dtype.type(sign * (np.ldexp(float(most), low + up) if fmt else most >> up))
+        for up in (0, 1, 5, 8, 24, 27, 29, 30, 31, 32, 33, 34, 50, 58, 60) if up <= end
+        for sign in (1, -1)
+    ]  # fmt: skip
+    jobs = [(np.full(2048, value, dtype), np.zeros(2048, np.int32), 1) for value in values]
+    found = sums_of_each(program, kind, jobs, way, 1024)
+    for of, (words, value, *_) in zip(values, found, strict=True):
+        exact = Fraction(float(of) if fmt else int(of)) * 2048
+        assert not words[0, 0] & 15
+        if fmt:
+            assert fmt.bits(value)[0] == exact_cases.round_integer(fmt, int(exact * 2**1074))
+        else:
+            assert value[0] == min(max(exact, -(2**63)), 2**63 - 1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
