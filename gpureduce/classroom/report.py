@@ -26,7 +26,7 @@ table { border-collapse: collapse; margin: 1rem 0 }
 td, th { padding: 2px 10px 2px 0; text-align: left; vertical-align: top }
 .pair { display: grid; grid-template-columns: 1fr 1fr; gap: 1rem }
 .pair > div { min-width: 0 }
-a { color: var(--active) }
+a { color: var(--active); overflow-wrap: anywhere }
 </style>"""
 _LEFT, _BAR, _WIDTH = 300.0, 380.0, 14.0
 
@@ -123,14 +123,15 @@ def _class(results: Sequence[Result], links: Sequence[str], found: Sequence[Pair
         bars.append((row.rule, count, len(first)))
         rules.append([f"<code>{html.escape(row.rule)}</code>", f"{count}", ", ".join(first)])
     students = [
-        [link, f"{one.grade.points:g}", one.submission.remark, html.escape(one.headline)]
+        [link, one.submission.id, f"{one.grade.points:g}", one.submission.remark,
+         html.escape(one.headline)]
         for link, one in zip(links, results, strict=True)
-    ]
+    ]  # fmt: skip
     return verdict_html.whole_page([head], [
         _STYLE, f"<h1>{html.escape(head)}</h1>", _bars("Points", "students", points),
-        _bars("Which rule loses whom", "students who lose the rule; dark: as the first one", bars),
-        _table(["rule", "lost by", "the first one that is lost by"], rules),
-        "<h2>Students</h2>", _table(["student", "points", "", "verdict"], students),
+        _bars("Which rule loses whom", "lost by; dark: those who lose no rule before it", bars),
+        _table(["rule", "lost by", "those who lose no rule before it"], rules),
+        "<h2>Students</h2>", _table(["student", "id", "points", "", "verdict"], students),
         "<h2>Similar submissions</h2><p>A hint, and no proof: short kernels for one task are often "
         "alike. The first share folds comments and names of variables; the second one is for the "
         "code as it is written.</p>", *(_pair(results, links, pair) for pair in found),

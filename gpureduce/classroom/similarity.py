@@ -47,8 +47,10 @@ def _share(a: frozenset[tuple[str, ...]], b: frozenset[tuple[str, ...]]) -> floa
 def pairs(texts: Sequence[str], start: str = "") -> list[Pair]:
     """The pairs that are nearly the same, those that are also written the same first.
 
-    Kernels that hardly differ from the start file are left out. So are those of a fifth of the
-    class and more that agree when folded alone: a short task has one usual answer.
+    Of a group of such kernels, each is in a pair with the one that is most like it, so that a group
+    has one pair less than kernels. Kernels that hardly differ from the start file are left out. So
+    are those of a fifth of the class and more that agree when folded alone: a short task has one
+    usual answer.
     """
     code = [_rows(folded(text)) for text in texts]
     given = _rows(folded(start))
@@ -63,4 +65,11 @@ def pairs(texts: Sequence[str], start: str = "") -> list[Pair]:
         is_usual = max(usual[code[i]], usual[code[j]]) > max(3, len(texts) // 5)
         if not is_usual or written >= _ALIKE:
             found.append((i, j, share, written))
-    return sorted(found, key=lambda pair: (-pair[3], -pair[2]))[:60]
+    group = {i: i for i in own}
+    shown = []
+    for pair in sorted(found, key=lambda pair: (-pair[3], -pair[2])):
+        first, second = group[pair[0]], group[pair[1]]
+        if first != second:
+            shown.append(pair)
+            group = {i: first if at == second else at for i, at in group.items()}
+    return shown

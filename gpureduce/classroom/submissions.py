@@ -27,7 +27,9 @@ _MOST_BYTES, _NOTEBOOK_BYTES = 1 << 20, 16 << 20  # a notebook has pictures
 _MOST_ENTRIES = 200  # of a student's folder, and folders below it
 _NOT_READ = (".", "__")
 _MOODLE = re.compile(r"(?P<student>.+?)_(?P<id>\d+)_assignsubmission_.*", re.S)
-_CANVAS = re.compile(r"(?P<student>[^_]+)_(?P<late>LATE_)?(?P<id>\d+)_\d+_.+", re.I | re.S)
+_CANVAS = re.compile(  # -1 is that of a file that is handed in again
+    r"(?P<student>[^_]+)_(?P<late>LATE_)?(?P<id>\d+)_\d+_(?P<file>.+?)(-\d+)?", re.I | re.S
+)
 
 
 @dataclass(frozen=True)
@@ -109,12 +111,18 @@ def _chosen(paths: list[Path], name: str) -> Path:
     left = paths
     for pattern in (rb"__global__", rb"\b%s\b" % name.encode()) if len(paths) > 1 else ():
         left = [path for path in left if re.search(pattern, _data(path))] or left
-    if name in (stems := [path.stem for path in left]) and stems.count(name) == 1:
+    if (stems := [*map(_stem, left)]).count(name) == 1:
         left = [left[stems.index(name)]]
     if len(left) > 1:
         names = ", ".join(path.name for path in left[:5])
         raise KernelError(visible(f"there are {len(left)} files: which one of {names}?"))
     return left[0]
+
+
+def _stem(path: Path) -> str:
+    """The name that the student gave the file, without its ending."""
+    found = _CANVAS.fullmatch(path.stem)
+    return found["file"] if found else path.stem
 
 
 def _data(path: Path) -> bytes:

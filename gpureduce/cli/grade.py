@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -117,7 +118,7 @@ def _show(results: Sequence[Result], as_json: bool) -> None:
         shown = (replace(one, page="", text="") for one in results)
         return show_json([asdict(one) | {"points": one.grade.points} for one in shown])
     rows = [[one.submission.student, f"{one.grade.points:g} of {one.grade.most:g}",
-             one.headline[:100]] for one in results]  # fmt: skip
+             textwrap.shorten(one.headline, 100, placeholder=" …")] for one in results]  # fmt: skip
     print(table(["student", "points", "verdict"], rows, right=[1]))
     print(f"\n{counted(len(results), 'submission')}")
 

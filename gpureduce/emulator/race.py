@@ -250,8 +250,9 @@ class FoundRaces:
 
     def places(self) -> str:
         """The lines that race or split a block, without what would mend them."""
-        rows = [f"{name}: {fault}" for name, fault in self.faults.items()]
-        rows += [f"Part of a block misses {barrier.places[0].short}." for barrier in self.barriers]
+        rows = [f"Threads in {name} order: {fault}" for name, fault in self.faults.items()]
+        rows += [f"Part of a block misses the barrier in {barrier.places[0].short}."
+                 for barrier in self.barriers]  # fmt: skip
         for race in self.races:
             a, b = (f"line {side.place.line} ({side.kind})" for side in race.sides)
             rows.append(f"{a} and {b} race on {race.address}.")

@@ -184,8 +184,9 @@ def _reason(row: Row) -> str:
     """Why a rule does not hold, as HTML: a long reason opens at a click."""
     if row.is_short:
         return verdict_html.text(row.said)
-    first = html.escape(row.why.partition("\n")[0])
-    return f"<details><summary>{first}</summary>{verdict_html.text(row.why)}</details>"
+    first, _, more = row.why.partition("\n")
+    summary = f"<summary>{html.escape(first)}</summary>"
+    return f"<details>{summary}{verdict_html.text(more)}</details>"
 
 
 def _code_lines(text: str) -> int:
@@ -319,7 +320,7 @@ def _launched(chosen: Kernel, wanted: Spec) -> tuple[Kernel, str]:
     own = dict.fromkeys(KEYS, "any") | options_of("", chosen.signature, {})
     launch, before = {key: own[key] for key in KEYS} | wanted.launch, own | chosen.options
     options = before | launch
-    changed = [key for key, value in launch.items() if before.get(key, "no") != value]
+    changed = [key for key, value in launch.items() if before.get(key, "no") not in (value, "any")]
     fixed = ", ".join(f"{key}={launch[key]}" for key in changed)
     shown = ", ".join(f"{key}={before.get(key, 'no')}" for key in changed)
     traits = traits_of(chosen.signature, options)

@@ -168,7 +168,7 @@ class Verdict:
                 self.condition, self.reasons, self.excluded, self.code, self.domain
             )
             if not self.advises:
-                said = [f"Right {self.condition.sentence(self.domain, self.takes_n)} alone."]
+                said = [f"Right only {self.condition.sentence(self.domain, self.takes_n)}."]
             option = f"gpureduce check --assume '{self.condition}' accepts it."
             return "\n".join(map(_wrapped, [*said, *self._fixed(), option, *self._remarks()]))
         if not self.failures:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import io
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -53,9 +54,10 @@ class Frame:
 
 def frames() -> Iterator[Frame]:
     """The slides, in the order of the lecture."""
-    for number, (strategy, question, moments, block) in enumerate(TOPICS, 1):
-        for name, shown, at in _of(strategy, moments, block):
-            name = f"{number:02}_{strategy}_{name}"
+    number = itertools.count(1)
+    for strategy, question, moments, block in TOPICS:
+        for moment, shown, at in _of(strategy, moments, block):
+            name = f"{next(number):02}_{strategy}_{moment}"
             yield Frame(name, question, shown.sentences[at], shown.frame(at))
 
 

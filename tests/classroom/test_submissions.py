@@ -66,6 +66,7 @@ def test_names_of_github_classroom(tmp_path, folder, inside, students):
         ({"a.cu": TREE, "notes.py": "x = 1"}, "a.cu"),
         ({"a.cu": TREE, "b.cu": OTHER}, "a.cu"),
         ({"my_rung.cu": TREE, "old.cu": TREE}, "my_rung.cu"),
+        ({"lee_7_1_my_rung-1.cu": TREE, "lee_7_2_old.cu": TREE}, "lee_7_1_my_rung-1.cu"),
         ({"a.cu": TREE, "b.cu": TREE}, "there are 2 files: which one of a.cu, b.cu?"),
         ({"a.pdf": b"%PDF", "b.zip": b"PK"}, "there is no file with the ending .cu"),
     ],

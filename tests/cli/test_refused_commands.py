@@ -71,7 +71,7 @@ def test_a_file_has_no_usage_and_is_named_in_words(command, tmp_path):
     ]:
         assert command("sum", path) == (2, "", f"gpureduce: {said}\n")
     (tmp_path / "t.cu").write_bytes(b"\xff")
-    said = f"gpureduce: {tmp_path / 't.cu'}: it is no text in UTF-8: byte 0\n"
+    said = f"gpureduce: {tmp_path / 't.cu'}: it is no text in UTF-8 (byte 0): save it as UTF-8\n"
     assert command("check", tmp_path / "t.cu") == (2, "", said)
     (tmp_path / "t.cu").write_text("__global__ int f(int *a) {}")
     said = "gpureduce: line 1: f returns int; a kernel returns void\n"

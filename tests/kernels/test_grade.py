@@ -301,6 +301,10 @@ def test_no_comment_says_where_a_kernel_is_to_be_right(where):
     grade = gpureduce.grade(f"// gpureduce: {where}\n{text}", spec)
     assert grade.points == 0 and "The spec launches it with blocks=any" in grade.rows[0].why
     assert gpureduce.grade(text, {**spec, "blocks": "powers_of_two"}).points == 1
+    wrong = gpureduce.grade(TREE.replace("i < n ?", "i + 1 < n ?"), {**spec, "blocks": "256"})
+    assert "The spec" not in wrong.rows[0].why, "its text says nothing about blocks"
+    shown = wrong._repr_html_()
+    assert shown.count("Wrong for n") == 1, "a reason that opens does not repeat its first line"
 
 
 def test_a_kernel_without_n_is_for_a_spec_with_sizes():

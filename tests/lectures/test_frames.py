@@ -13,13 +13,13 @@ from gpureduce.lectures.frames import TOPICS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "teach.md"
 SAYS = {
-    "03_interleaved_idx_conflict": "8 wavefronts where 1 would do",
-    "04_sequential_half_a_warp": "no conflict",
-    "06_unroll_warp_warp_barrier": "__syncwarp",
-    "07_warp_shfl_shuffle": "__shfl_down_sync",
-    "08_last_block_atomic": "ticket",
-    "09_missing_barrier_one_order": "write shared[32..63]",
-    "09_missing_barrier_other_order": "read shared[32..63]",
+    "04_interleaved_idx_conflict": "8 wavefronts where 1 would do",
+    "06_sequential_half_a_warp": "no conflict",
+    "09_unroll_warp_warp_barrier": "__syncwarp",
+    "10_warp_shfl_shuffle": "__shfl_down_sync",
+    "13_last_block_atomic": "ticket",
+    "15_missing_barrier_one_order": "write shared[32..63]",
+    "16_missing_barrier_other_order": "read shared[32..63]",
 }
 
 
@@ -28,6 +28,7 @@ def test_frames(tmp_path, capsys):
     rows = json.loads(capsys.readouterr().out)
     said = {row["file"].removesuffix(".svg"): row["sentence"] for row in rows}
     assert all(part in said[name] for name, part in SAYS.items())
+    assert sorted(said) == [*said], "files sort in the order of the lecture"
     assert [*dict.fromkeys(row["question"] for row in rows)] == [
         question for _, question, *_ in TOPICS
     ]
