@@ -21,6 +21,7 @@ from test_submissions import made, notebook
 from gpureduce.classroom import class_run, report, similarity
 from gpureduce.classroom.submissions import Submission
 from gpureduce.cli.main import main
+from gpureduce.kernels import compiler_process, compiling
 from user_kernels import TREE
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="no compiler")
@@ -172,6 +173,21 @@ def test_what_must_be_graded_again(tmp_path, monkeypatch):
     monkeypatch.setattr(class_run.Grader, "grade", lambda *_: lost)
     assert len([*class_run.grade_all(TASK, [one], tmp_path / "g.jsonl", 1)]) == 1
     assert (tmp_path / "g.jsonl").read_text() == class_run.HEAD
+
+
+def test_a_compiler_on_a_full_disk_says_nothing_of_the_kernel(tmp_path, monkeypatch):
+    said = "/tmp/x.s: Fatal error: can't write to 0.o: No space left on device"
+    compiling.compiler()  # kept: it is found by `run`, too
+    monkeypatch.setattr(compiler_process, "run", lambda *_: [(1, said)])
+    one = Submission(
+        "a",
+        str(
+            made(tmp_path, {"a.cu": f"{TREE}// full {time.time_ns()}\nint full{time.time_ns()};"})
+            / "a.cu"
+        ),
+    )
+    lost = class_run.graded(TASK, one, TASK.key(one))
+    assert lost.key == "" and "refuses" not in lost.headline and "No space" in lost.headline
 
 
 def test_a_headline_fits_into_a_cell():
