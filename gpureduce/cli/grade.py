@@ -103,6 +103,8 @@ def _targets(
     page = target(arguments.html, "--html", ".html")
     if page and page.exists() and not page.is_file():
         raise ValueError(f"--html names a file, and a folder is written beside it, not {page}")
+    if page and page.resolve().parent == Path(arguments.file).resolve():
+        raise ValueError("--html writes a folder, too: name a file beside the submissions' folder")
     files = [one for one in (table_file, page) if one and (one.is_file() or not one.exists())]
     journal = files[0].with_name(f"{files[0].stem}.results.jsonl") if files else None
     target(str(journal) if journal else None, "the file of results", ".jsonl", HEAD)

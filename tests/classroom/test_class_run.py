@@ -239,6 +239,7 @@ def test_no_file_of_somebody_else_is_replaced(tmp_path, name, capsys):
         (["--name", "a", "--csv", "g.csv"], "--name is for one submission"),
         (["--gradescope", "--html", "g.html"], "--gradescope is for one submission"),
         (["--html", "/dev/null"], "a folder is written beside it"),
+        (["--html", "class/g.html"], "name a file beside the submissions' folder"),
         (["--limit", "0"], "seconds must be above 0"),
         (["--jobs", "0"], "--jobs must be from 1"),
     ],
