@@ -35,7 +35,10 @@ class Assignment:
     def spec(self) -> dict[str, Any]:
         """The spec as a mapping, with the name of the kernel."""
         found: dict[str, Any] = tomllib.loads(self.files["spec.toml"])
-        return {"kernel": self.kernel} | found
+        names = names_in(without_comments(self.files["start.cu"]))
+        if not names:
+            raise ValueError(f"{self.name}/start.cu has no kernel")
+        return {"kernel": names[0]} | found
 
     @property
     def checked(self) -> Spec:
@@ -44,11 +47,8 @@ class Assignment:
 
     @property
     def kernel(self) -> str:
-        """The name of the kernel in the start file."""
-        names = names_in(without_comments(self.files["start.cu"]))
-        if not names:
-            raise ValueError(f"{self.name}/start.cu has no kernel")
-        return names[0]
+        """The name of the kernel: the spec's, or that of the first one in the start file."""
+        return self.checked.kernel
 
     @property
     def task(self) -> str:

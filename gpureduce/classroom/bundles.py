@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import pprint
+import re
 import zipfile
 from collections.abc import Callable
 from typing import Any
@@ -22,9 +23,7 @@ _Cell = tuple[str, str, dict[str, Any]]  # its kind, its text, and nbgrader's fi
 def _filled(template: str, facts: dict[str, Any]) -> str:
     """A text of notebooks/bundles with values in place of names in double braces."""
     text: str = packaged_files()["bundles"][template]
-    for name, value in facts.items():
-        text = text.replace(f"{{{{{name}}}}}", f"{value}")
-    return text
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: f"{facts[found[1]]}", text)
 
 
 def _facts(one: Assignment, seed: int) -> dict[str, Any]:
@@ -135,5 +134,9 @@ SYSTEMS: dict[str, Callable[[Assignment, dict[str, Any]], Files]] = {
 
 def export(one: Assignment, system: str, seed: int) -> Files:
     """The files of a bundle by their path, and a README.md that says what goes where."""
+    if not re.fullmatch(r"[\w-]+", one.name, re.ASCII):
+        raise ValueError(
+            f"files are named as the folder: letters, digits, _ and -, not {one.name!r}"
+        )
     facts = _facts(one, seed)
     return {**SYSTEMS[system](one, facts), "README.md": _filled(f"{system}.md", facts)}

@@ -26,13 +26,14 @@ from gpureduce.core import json_files, text_files
 from gpureduce.kernels.grading import Grade, grade, ungraded
 from gpureduce.kernels.source_text import KernelError
 from gpureduce.kernels.spec import checked
-from gpureduce.kernels.worker import Limits
+from gpureduce.kernels.worker import Limits, end_with
 from gpureduce.text import visible
 from gpureduce.version import VERSION
 
 HEAD = '{"kind": "gpureduce grades", "schema": 1}\n'  # of the file of results
 _SHARE = 10  # of the limit: a check gets three calls per dtype
 _MOST_TEXT = 1 << 17  # of a kernel that a report shows
+_MOST_WORDS = 500  # characters of a headline: a spreadsheet's cell takes 32,767
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,10 @@ class Task:
 
 @dataclass(frozen=True)
 class Result:
-    """The grade of a submission as plain values; `page` is the verdict as HTML."""
+    """The grade of a submission as plain values; `page` is the verdict as HTML.
+
+    `key` is empty for a submission that the next run grades again.
+    """
 
     submission: Submission
     key: str
@@ -71,37 +75,40 @@ def _headline(found: Grade) -> str:
     if first is None:
         return "nothing wrong found"
     why = found.notes[0] if found.verdict is None else f"{first.rule}: {first.why}"
-    return " ".join(line.strip() for line in why.splitlines()[:2])
+    return " ".join(line.strip() for line in why.splitlines()[:2])[:_MOST_WORDS]
 
 
-def _result(task: Task, submission: Submission, found: Grade, text: str = "") -> Result:
+def _result(submission: Submission, key: str, found: Grade, text: str = "") -> Result:
     page = "" if found.verdict is None else found.verdict._repr_html_()
-    return Result(submission, task.key(submission), replace(found, verdict=None), _headline(found),
-                  page, visible(text[:_MOST_TEXT]))  # fmt: skip
+    return Result(submission, key, replace(found, verdict=None), _headline(found), page,
+                  visible(text[:_MOST_TEXT]))  # fmt: skip
 
 
-def graded(task: Task, submission: Submission) -> Result:
-    """Grades a submission, in this process."""
+def graded(task: Task, submission: Submission, key: str) -> Result:
+    """Grades a submission, in this process. `key` is that of its file when the run began."""
     wanted, text = checked(task.spec), ""
     try:
         if submission.path is None:
             raise KernelError(submission.problem)
         limits = Limits(seconds=task.seconds / _SHARE)
         made = submissions.read(Path(submission.path), wanted.kernel, limits)
-        text = made.text
+        text, key = made.text, key if key == task.key(submission) else ""
         found = grade(made, task.spec, seed=task.seed)
     except (ValueError, TypeError, OSError, RecursionError, MemoryError) as error:
         found = ungraded(wanted, visible(str(error)) or type(error).__name__)
-    return _result(task, submission, found, text)
+        if text and isinstance(error, OSError):  # a fault of this machine, such as a full disk
+            key = ""
+    return _result(submission, key, found, text)
 
 
-def serve() -> None:
-    """Grades what standard input names, until it ends."""
+def serve(parent: int) -> None:
+    """Grades what standard input names, until it or the parent process ends."""
+    end_with(parent)
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # nothing else may write a reply
     for line in sys.stdin:
-        task, submission = json.loads(line)
-        replies.write(_line(graded(Task(**task), Submission(**submission))))
+        task, submission, key = json.loads(line)
+        replies.write(_line(graded(Task(**task), Submission(**submission), key)))
         replies.flush()
 
 
@@ -120,11 +127,12 @@ class Grader:
     def __init__(self) -> None:
         self.process: subprocess.Popen[str] | None = None
 
-    def grade(self, task: Task, submission: Submission) -> Result:
+    def grade(self, task: Task, submission: Submission, key: str) -> Result:
         """The result of a submission. One that takes longer than the limit ends the process."""
         if self.process is None:
             top = str(Path(__file__).parents[2])
-            code = f"import sys; sys.path.insert(0, {top!r}); from {__name__} import serve; serve()"
+            code = f"import sys; sys.path.insert(0, {top!r}); from {__name__} import serve; "
+            code += f"serve({os.getpid()})"
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL, text=True, start_new_session=True,
@@ -132,15 +140,16 @@ class Grader:
         stdin, stdout = self.process.stdin, self.process.stdout
         assert stdin is not None and stdout is not None
         with contextlib.suppress(BrokenPipeError):
-            stdin.write(json.dumps([asdict(task), asdict(submission)], default=str) + "\n")
+            stdin.write(json.dumps([asdict(task), asdict(submission), key], default=str) + "\n")
             stdin.flush()
         in_time = bool(select.select([stdout], [], [], task.seconds)[0])
-        line = stdout.readline() if in_time else ""
-        if line.endswith("\n"):
-            return _result_of(line)
+        with contextlib.suppress(ValueError, RecursionError):  # it has ended, or a kernel wrote it
+            found = _result_of(stdout.readline() if in_time else "")
+            return replace(found, submission=submission, key=found.key and key)
         self.stop()
         why = "its grader ended" if in_time else f"it took more than {task.seconds:g} s"
-        return _result(task, submission, ungraded(checked(task.spec), f"{why}: it was not graded"))
+        lost = ungraded(checked(task.spec), f"{why}: it was not graded")
+        return _result(submission, "" if in_time else key, lost)
 
     def kill(self) -> None:
         """Ends the process, from any thread: `grade` then returns."""
@@ -168,25 +177,26 @@ def grade_all(
         with contextlib.suppress(ValueError):  # the head, or a line that was broken off
             result = _result_of(line)
             earlier[result.key] = result
-    kept = {i: replace(earlier[key], submission=one) for i, one in enumerate(found)
-            if (key := task.key(one)) in earlier}  # fmt: skip
+    keys = [task.key(one) for one in found]
+    kept = {i: replace(earlier[keys[i]], submission=one) for i, one in enumerate(found)
+            if keys[i] in earlier}  # fmt: skip
     if journal:
         text_files.write(journal, HEAD + "".join(map(_line, kept.values())))
     yield from ((i, result, True) for i, result in kept.items())
     graders, pool = [Grader() for _ in range(jobs)], ThreadPoolExecutor(jobs)
     free = [*graders]
 
-    def work(submission: Submission) -> Result:
+    def work(i: int) -> Result:
         grader = free.pop()
         try:
-            return grader.grade(task, submission)
+            return grader.grade(task, found[i], keys[i])
         finally:
             free.append(grader)
 
     try:
-        left = {pool.submit(work, one): i for i, one in enumerate(found) if i not in kept}
+        left = {pool.submit(work, i): i for i in range(len(found)) if i not in kept}
         for done in as_completed(left):
-            if journal:
+            if journal and done.result().key:
                 with journal.open("a") as file:
                     file.write(_line(done.result()))
             yield left[done], done.result(), False

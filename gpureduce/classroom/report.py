@@ -34,7 +34,7 @@ _LEFT, _BAR, _WIDTH = 300.0, 380.0, 14.0
 def _cell(text: str) -> str:
     """A cell that no spreadsheet takes for a formula."""
     text = " ".join(visible(text).split())
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
+    return re.sub(r"(^|;)(?=\s*[-=+@＝＋－＠])", r"\1'", text)  # some separate cells by ;
 
 
 def as_csv(results: Sequence[Result]) -> str:

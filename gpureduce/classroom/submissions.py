@@ -49,12 +49,13 @@ def find(folder: Path, name: str) -> list[Submission]:
     prefix = _classroom_prefix(folder, entries)
     groups: dict[tuple[str, str], tuple[list[Path], set[str]]] = {}
     for one in sorted(entries, key=lambda one: one.name):
-        is_folder, path = one.is_dir(), Path(one.path)
+        is_folder, path = os.path.isdir(one), Path(one.path)  # a link raises no error in these
         found = _MOODLE.fullmatch(one.name) or (None if is_folder else _CANVAS.fullmatch(one.name))
         if not (is_folder or path.suffix in SUFFIXES or found):
             continue
         stem = one.name if is_folder else path.stem
-        who = (found["student"], found["id"]) if found else (stem.removeprefix(prefix) or stem, "")
+        student, number = found.group("student", "id") if found else (stem.removeprefix(prefix), "")
+        who = " ".join(visible(student or stem).split()), number
         paths, marks = groups.setdefault(who, ([], set()))
         marks |= {"late"} if found and found.groupdict().get("late") else set()
         if one.is_symlink():
@@ -68,8 +69,7 @@ def find(folder: Path, name: str) -> list[Submission]:
             file = str(_chosen(paths, name))
         except KernelError as error:
             problem = f"{error}; links are not followed" if "link" in marks else str(error)
-        student, remark = " ".join(visible(student).split()), "late" * ("late" in marks)
-        submissions.append(Submission(student, file, problem, number, remark))
+        submissions.append(Submission(student, file, problem, number, "late" * ("late" in marks)))
     return submissions
 
 
@@ -82,7 +82,7 @@ def _classroom_prefix(folder: Path, entries: list[os.DirEntry[str]]) -> str:
     """What GitHub Classroom puts before the names of students: that of the assignment."""
     if folder.name.endswith("-submissions"):
         return folder.name.removesuffix("submissions")
-    repositories = [one.name for one in entries if (Path(one.path) / ".git").exists()]
+    repositories = [one.name for one in entries if os.path.exists(Path(one.path) / ".git")]
     letters = itertools.takewhile(lambda at: len({*at}) == 1, zip(*repositories, strict=False))
     common = "".join(at[0] for at in letters) if len(repositories) > 1 else ""
     return common[: common.rfind("-") + 1]
@@ -101,7 +101,7 @@ def _files_below(folder: Path) -> list[Path]:
 
 
 def _is_plain(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink()
+    return os.path.isfile(path) and not os.path.islink(path)
 
 
 def _chosen(paths: list[Path], name: str) -> Path:

@@ -13,11 +13,10 @@ from typing import Any
 from gpureduce.classroom import report, similarity, submissions
 from gpureduce.classroom.class_run import HEAD, Result, Task, grade_all
 from gpureduce.cli.kernel_files import file_and_name
-from gpureduce.core import output_files, text_files
+from gpureduce.core import json_files, output_files, text_files
 from gpureduce.core.checks import whole
 from gpureduce.kernels import compiling
 from gpureduce.kernels.grading import Grade, grade, ungraded
-from gpureduce.kernels.source_text import KernelError
 from gpureduce.kernels.spec import checked, given
 from gpureduce.kernels.worker import Limits
 from gpureduce.text import counted, plain, show_json, table
@@ -54,7 +53,7 @@ def _grade_one(arguments: argparse.Namespace) -> Grade:
             made = submissions.read(submissions.in_folder(made, wanted.kernel), wanted.kernel)
         elif made.suffix in (".py", ".ipynb"):
             made = submissions.read(made, name or wanted.kernel)
-    except KernelError as error:
+    except ValueError as error:  # also of the words behind %%kernel
         return ungraded(wanted, str(error))
     return grade(made, spec, seed=arguments.seed, name=name)
 
@@ -69,6 +68,10 @@ def _grade_class(arguments: argparse.Namespace) -> None:
     found = submissions.find(folder, wanted.kernel)
     table_file, page, journal = _targets(arguments, found)
     compiling.compiler()  # raises where there is none
+    start, start_text = spec.with_name("start.cu"), ""
+    if page and start.is_file():
+        with json_files.naming(start):
+            start_text = text_files.read(start)
     results: dict[int, Result] = {}
     for i, result, is_earlier in grade_all(task, found, journal, jobs):
         results[i] = result
@@ -80,8 +83,6 @@ def _grade_class(arguments: argparse.Namespace) -> None:
     if table_file:
         output_files.write(table_file, report.as_csv(ordered), "grade")
     if page:
-        start = spec.with_name("start.cu")
-        start_text = text_files.read(start) if start.is_file() else ""
         pairs = similarity.pairs([one.text for one in ordered], start_text)
         for path, text in report.pages(page, ordered, pairs).items():
             output_files.write(path, text, "grade")
@@ -103,6 +104,8 @@ def _targets(
     page = target(arguments.html, "--html", ".html")
     if page and page.exists() and not page.is_file():
         raise ValueError(f"--html names a file, and a folder is written beside it, not {page}")
+    if page and page.resolve().parent == Path(arguments.file).resolve():
+        raise ValueError("--html writes a folder, too: name a file beside the submissions' folder")
     files = [one for one in (table_file, page) if one and (one.is_file() or not one.exists())]
     journal = files[0].with_name(f"{files[0].stem}.results.jsonl") if files else None
     target(str(journal) if journal else None, "the file of results", ".jsonl", HEAD)

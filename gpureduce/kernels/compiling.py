@@ -7,6 +7,7 @@ user's lines; those that point to our files are dropped.
 from __future__ import annotations
 
 import atexit
+import errno
 import functools
 import hashlib
 import json
@@ -416,8 +417,10 @@ def _compile_all(
 
 
 def _run(commands: list[list[str]], folder: Path, file: str) -> None:
-    """Runs compilers; raises what the first failed one says of the kernel."""
+    """Runs compilers; raises what the first failed one says of the kernel, or of the disk."""
     for status, said in compiler_process.run(commands, folder, _TIME_S):
+        if status and os.strerror(errno.ENOSPC) in said:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder.parent))
         if status:
             raise KernelError(told(said, file))
 

@@ -422,7 +422,7 @@ def grade(
         verdict = check(
             chosen, names, hint=wanted.hints, seed=seed, device="emulator", assume=wanted.assume
         )
-    except (KernelError, TypeError) as error:
+    except (KernelError, TypeError, process.KernelEnded) as error:
         return ungraded(wanted, visible(str(error)))
     verdict = dataclasses.replace(verdict, advises=wanted.hints)
     counts = _Counts()

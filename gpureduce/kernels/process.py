@@ -114,8 +114,8 @@ class _Server:
         self.said.seek(0)
         lines = self.said.read().decode(errors="replace").splitlines()
         self.stop()
-        why = f": {lines[-1]}" if lines else "; call again"
-        return RuntimeError(f"the process for kernels of yours has ended{why}")
+        said = "the process for kernels of yours has ended"
+        return RuntimeError(f"{said}: {lines[-1]}") if lines else KernelEnded(f"{said}; call again")
 
 
 _lock = threading.RLock()

@@ -225,13 +225,18 @@ def _do(job: Job, results: BinaryIO) -> None:
     tell("result", function(strategy, tell, *job.arguments, **job.named))
 
 
+def end_with(parent: int) -> None:
+    """Has a signal end this process when its parent ends."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it has ended before
+        os._exit(1)
+
+
 def _child(server: int, data: bytearray, results_fd: int, output_fd: int) -> None:
     """Does one job. Never returns, and runs no destructor of a kernel."""
     status = 1
     try:
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != server:  # it has ended before
-            return
+        end_with(server)
         os.setsid()
         os.dup2(output_fd, 1)
         os.dup2(output_fd, 2)

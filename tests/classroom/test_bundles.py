@@ -253,3 +253,18 @@ def test_those_of_the_package_are_those_of_the_source():
     for name, one in assignments.packaged().items():
         files = assignments.find(str(ROOT / "notebooks" / "assignments" / name)).files
         assert one.files == files, f"{name}: build gpureduce again"
+
+
+def test_odd_assignments(tmp_path):
+    """A task with the names of templates, a spec that names the second kernel, an odd folder."""
+    first = "__global__ void before(const int *in, int *out, size_t n) { out[0] = in[0]; }\n"
+    start = f"// Write {{{{seed}}}} and {{{{start}}}}.\n{first}" + (FOLDER / "start.cu").read_text()
+    files = {**assignments.find(str(FOLDER)).files}
+    one = assignments.Assignment("odd", files | {"start.cu": start})
+    assert one.kernel == "first_tree"
+    for system in bundles.SYSTEMS:
+        for path, text in bundles.export(one, system, SEED).items():
+            if path.startswith(("release", "repository")):
+                assert str(SEED) not in str(text), path
+    with pytest.raises(ValueError, match="files are named as the folder"):
+        bundles.export(assignments.Assignment("my $(task)", one.files), "github", SEED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
@@ -17,9 +18,10 @@ from pathlib import Path
 import pytest
 from test_submissions import made, notebook
 
-from gpureduce.classroom import report, similarity
+from gpureduce.classroom import class_run, report, similarity
 from gpureduce.classroom.submissions import Submission
 from gpureduce.cli.main import main
+from gpureduce.kernels import compiler_process, compiling
 from user_kernels import TREE
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="no compiler")
@@ -37,6 +39,13 @@ rule = "forbid atomicAdd"
 """
 START = re.sub(r"    for .*?\n    }\n", "", TREE, flags=re.S)
 HANGS = TREE.replace("    __syncthreads();\n    for", "    while (n) *out = 1;\n    for")
+SLOW = (
+    f"{TREE}\nconstexpr long f(long n) {{ return n < 2 ? n : f(n - 1) + f(n - 2); }}\n"
+    'static_assert(f(60) == 0, "");'
+)
+ENDS = "#include <signal.h>\n#include <unistd.h>\n" + TREE.replace(
+    "if (tid == 0)", "kill(getppid(), SIGKILL); if (tid == 0)"
+)
 MARK = "/* </pre><script>alert(1)</script> */"
 # By name: the submission, and its points.
 CLASS = {
@@ -125,17 +134,90 @@ def test_it_goes_on_after_ctrl_c(course):
 
 def test_a_limit_is_for_everything(tmp_path, capsys):
     """Also for the reader of the text and for the compiler."""
-    slow = (
-        f"{TREE}\nconstexpr long f(long n) {{ return n < 2 ? n : f(n - 1) + f(n - 2); }}\n"
-        'static_assert(f(60) == 0, "");'
-    )
-    made(tmp_path, {"spec.toml": SPEC, "class/slow.cu": slow, "class/fast.cu": TREE})
+    made(tmp_path, {"spec.toml": SPEC, "class/slow.cu": SLOW, "class/fast.cu": TREE})
     start = time.monotonic()
     assert main(words(tmp_path, "--csv", str(tmp_path / "g.csv"), "--limit", "10")) == 0
     assert time.monotonic() - start < 30
     rows = {row["student"]: row for row in rows_of(tmp_path / "g.csv")}
     assert rows["fast"]["points"] == "4" and rows["slow"]["points"] == "0"
     capsys.readouterr()
+
+
+TASK = class_run.Task({"kernel": "my_rung", "require": [{"rule": "right"}]}, 0, 60.0)
+
+
+@pytest.mark.parametrize("line", ["{}", "[" * 100_000, "1", "", "é"])
+def test_a_line_that_a_kernel_wrote_ends_no_run(line):
+    code = f"import sys; input(); sys.stdout.buffer.write({line.encode('latin-1')!r} + b'\\n')"
+    grader = class_run.Grader()
+    grader.process = subprocess.Popen([sys.executable, "-c", code], stdin=-1, stdout=-1, text=True,
+                                      start_new_session=True)  # fmt: skip
+    found = grader.grade(TASK, Submission("a"), "key")
+    assert found.headline == "its grader ended: it was not graded" and not found.key
+
+
+def test_what_must_be_graded_again(tmp_path, monkeypatch):
+    """After a fault of this machine, a grader's end, or a change of the file."""
+    one = Submission("a", str(made(tmp_path, {"a.cu": TREE}) / "a.cu"))
+    key, found = TASK.key(one), class_run.ungraded(class_run.checked(TASK.spec), "")
+    monkeypatch.setattr(class_run, "grade", lambda *_, **__: found)
+    assert class_run.graded(TASK, one, key).key == key
+    assert class_run.graded(TASK, one, "of an older file").key == ""
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(class_run, "grade", full)
+    lost = class_run.graded(TASK, one, key)
+    assert lost.key == "" and "No space left" in lost.headline
+    monkeypatch.setattr(class_run.Grader, "grade", lambda *_: lost)
+    assert len([*class_run.grade_all(TASK, [one], tmp_path / "g.jsonl", 1)]) == 1
+    assert (tmp_path / "g.jsonl").read_text() == class_run.HEAD
+
+
+def test_a_compiler_on_a_full_disk_says_nothing_of_the_kernel(tmp_path, monkeypatch):
+    said = "/tmp/x.s: Fatal error: can't write to 0.o: No space left on device"
+    compiling.compiler()  # kept: it is found by `run`, too
+    monkeypatch.setattr(compiler_process, "run", lambda *_: [(1, said)])
+    one = Submission(
+        "a",
+        str(
+            made(tmp_path, {"a.cu": f"{TREE}// full {time.time_ns()}\nint full{time.time_ns()};"})
+            / "a.cu"
+        ),
+    )
+    lost = class_run.graded(TASK, one, TASK.key(one))
+    assert lost.key == "" and "refuses" not in lost.headline and "No space" in lost.headline
+
+
+def test_a_headline_fits_into_a_cell():
+    found = class_run.ungraded(class_run.checked(TASK.spec), "x" * 99_999)
+    assert len(class_run._headline(found)) == 500
+
+
+def test_graders_end_with_the_run(tmp_path):
+    made(tmp_path, {"spec.toml": SPEC, "class/slow.cu": SLOW})
+    command = [sys.executable, "-P", "-m", "gpureduce", *words(tmp_path)]
+    running = subprocess.Popen(command)
+
+    def graders(parent):
+        found = []
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                fields = path.read_text().rpartition(")")[2].split()
+                found += [path.parent] if int(fields[1]) == parent and fields[0] != "Z" else []
+        return found
+
+    end = time.monotonic() + 30
+    while not (found := [p for p in graders(running.pid) if graders(int(p.name))]):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    running.kill()
+    running.wait()
+    end = time.monotonic() + 5
+    while any(path.exists() for path in found):
+        assert time.monotonic() < end
+        time.sleep(0.1)
 
 
 @pytest.mark.parametrize("name", ["g.csv", "g.html", "g.results.jsonl", "g_students/a_*.html"])
@@ -157,6 +239,7 @@ def test_no_file_of_somebody_else_is_replaced(tmp_path, name, capsys):
         (["--name", "a", "--csv", "g.csv"], "--name is for one submission"),
         (["--gradescope", "--html", "g.html"], "--gradescope is for one submission"),
         (["--html", "/dev/null"], "a folder is written beside it"),
+        (["--html", "class/g.html"], "name a file beside the submissions' folder"),
         (["--limit", "0"], "seconds must be above 0"),
         (["--jobs", "0"], "--jobs must be from 1"),
     ],
@@ -171,14 +254,31 @@ def test_wrong_arguments(tmp_path, more, message, capsys, monkeypatch):
 
 def test_one_submission(tmp_path, capsys):
     """A notebook, a Python file, and the folder of one student, as Gradescope has it."""
-    made(tmp_path, {"spec.toml": SPEC, "a/w.ipynb": notebook(f"%%kernel my_rung\n{TREE}"),
-                    "b/w.py": f"K = '''{TREE}'''", "c/x.txt": ""})  # fmt: skip
-    for file, points in (("a/w.ipynb", 4), ("b/w.py", 4), ("a", 4), ("c", 0)):
-        kind = "--gradescope" if file in "abc" else "--json"
+    made(
+        tmp_path,
+        {
+            "spec.toml": SPEC,
+            "a/w.ipynb": notebook(f"%%kernel my_rung\n{TREE}"),
+            "b/w.py": f"K = '''{TREE}'''",
+            "c/x.txt": "",
+            "d/w.ipynb": notebook(f"%%kernel my_rung --speed 9\n{TREE}"),
+            "e/ends_the_server.cu": ENDS,
+        },
+    )
+    for file, points in (("a/w.ipynb", 4), ("b/w.py", 4), *zip("acde", (4, 0, 0, 0), strict=True)):
+        kind = "--gradescope" if file in "abcde" else "--json"
         assert main(["grade", str(tmp_path / "spec.toml"), str(tmp_path / file), kind]) == 0
         found = json.loads(capsys.readouterr().out)
-        got = sum(row["score"] for row in found["tests"]) if file in "abc" else found["points"]
+        got = sum(row["score"] for row in found["tests"]) if file in "abcde" else found["points"]
         assert got == points, file
+
+
+def test_a_start_file_that_is_no_text(tmp_path, capsys):
+    made(tmp_path, {"spec.toml": SPEC, "class/a.cu": "", "start.cu": b"\xff"})
+    assert main(words(tmp_path, *outputs(tmp_path))) == 2
+    assert (
+        "start.cu: it is no text" in capsys.readouterr().err and not (tmp_path / "g.csv").exists()
+    )
 
 
 def test_a_class_of_none(tmp_path, capsys):
@@ -193,6 +293,7 @@ def test_a_class_of_none(tmp_path, capsys):
 def test_a_cell_is_no_formula():
     for text in ("=1", "+1", "-1", "@x", " =1", "\t=1", "\n=1", "\r-1", "\x00=1"):
         assert report._cell(text)[:1] in ("'", "\\"), text
+    assert report._cell("a; =1;-2") == "a;' =1;'-2" and report._cell("＝1") == "'＝1"
 
 
 def test_names_of_pages():

@@ -126,15 +126,24 @@ def test_hostile_files(tmp_path, name):
 def test_no_link_is_followed(tmp_path):
     secret = made(tmp_path / "secret", {"reference.cu": TREE}) / "reference.cu"
     made(tmp_path / "class", {"b/x.txt": "x"})
-    links = {"a.cu": secret, "b/a.cu": secret, "c": secret.parent, "b/d": secret.parent}
+    links = {"a.cu": secret, "b/a.cu": secret, "c": secret.parent, "b/d": secret.parent,
+             "loop.cu": "loop.cu", "b/long.cu": "x" * 300, "e/.git": "x" * 300}  # fmt: skip
+    os.mkdir(tmp_path / "class" / "e")
     for name, target in links.items():
         os.symlink(target, tmp_path / "class" / name)
     os.mkfifo(tmp_path / "class" / "pipe.cu")
     found = submissions.find(tmp_path / "class", "")
-    assert [one.student for one in found] == ["a", "b", "c", "pipe"]
+    assert [one.student for one in found] == ["a", "b", "c", "e", "loop", "pipe"]
     assert all(one.path is None and one.problem for one in found)
     with pytest.raises(gpureduce.KernelError, match="is no file"):
         submissions.read(tmp_path / "class" / "a.cu", "")
+
+
+def test_no_two_submissions_have_the_same_name(tmp_path):
+    """Each student has a page of that name."""
+    found = submissions.find(made(tmp_path, {"a b.cu": "", "a  b.cu": "", "a\nb.cu": ""}), "")
+    assert [(one.student, one.path) for one in found] == [("a b", None)]
+    assert found[0].problem.startswith("there are 3 files")
 
 
 def test_names_of_odd_characters(tmp_path):
