@@ -118,6 +118,21 @@ def number(value: float | None, form: str = ".3f") -> str:
     return "" if value is None else format(value, form)
 
 
+def decimal(value: float) -> str:
+    """A number without an exponent, as points are written.
+
+    >>> from gpureduce.text import decimal
+    >>> decimal(2.0), decimal(0.5), decimal(1e6)
+    ('2', '0.5', '1000000')
+    """
+    return f"{value:.6f}".rstrip("0").rstrip(".")
+
+
+def score(got: float, most: float) -> str:
+    """Points, and those that there are: 2.5 of 10."""
+    return f"{decimal(got)} of {decimal(most)}"
+
+
 def plural(n: int, noun: str) -> str:
     """A noun in the number that goes with `n`.
 

@@ -19,6 +19,7 @@ from gpureduce.kernels.grading import grade
 from gpureduce.kernels.signature import names_in
 from gpureduce.kernels.source_text import without_comments
 from gpureduce.kernels.spec import Spec, checked
+from gpureduce.text import score
 
 _LOSES = re.compile(r"// loses: (.*)")
 _OTHER_SEED = 7  # with which the reference gets all points, too
@@ -104,7 +105,7 @@ def checked_file(one: Assignment, file: str) -> tuple[str, str]:
         problem = f"it earns points: add given = true to the rules {', '.join(earned)}"
     elif file.startswith("wrong/"):
         problem = _wrongly(text, {*lost})
-    return f"{found.points:g} of {found.most:g}", problem
+    return score(found.points, found.most), problem
 
 
 def _wrongly(text: str, lost: set[str]) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gpureduce.classroom.assignments import Assignment, packaged_files
+from gpureduce.text import decimal
 from gpureduce.version import VERSION
 
 Files = dict[str, str | bytes]
@@ -28,7 +29,7 @@ def _filled(template: str, facts: dict[str, Any]) -> str:
 
 def _facts(one: Assignment, seed: int) -> dict[str, Any]:
     wanted = one.checked
-    rows = [f"| `{row.rule}` | {row.points:g} |" for row in wanted.rules]
+    rows = [f"| `{row.rule}` | {decimal(row.points)} |" for row in wanted.rules]
     return {
         "name": one.name, "kernel": one.kernel, "task": one.task, "seed": seed, "version": VERSION,
         "start": one.files["start.cu"],
@@ -42,7 +43,7 @@ def _of_rules(template: str, one: Assignment) -> str:
     """A text for each rule."""
     return "".join(
         _filled(template, {
-            "number": number, "quoted": json.dumps(row.rule), "points": f"{row.points:g}",
+            "number": number, "quoted": json.dumps(row.rule), "points": decimal(row.points),
             "kernel": one.kernel, "name": one.name,
         })
         for number, row in enumerate(one.checked.rules, 1)
@@ -115,7 +116,7 @@ def gradescope(one: Assignment, facts: dict[str, Any]) -> Files:
 def github(one: Assignment, facts: dict[str, Any]) -> Files:
     """A template repository of GitHub Classroom, whose workflow grades each push."""
     if odd := [row.points for row in one.checked.rules if not row.points.is_integer()]:
-        raise ValueError(f"GitHub Classroom takes whole points, not {odd[0]:g}")
+        raise ValueError(f"GitHub Classroom takes whole points, not {decimal(odd[0])}")
     steps = [f"rule-{i}" for i in range(1, len(one.checked.rules) + 1)]
     results = [f'          {step.upper()}_RESULTS: "${{{{steps.{step}.outputs.result}}}}"\n'
                for step in steps]  # fmt: skip

@@ -23,15 +23,16 @@ from typing import Any
 from gpureduce.classroom import submissions
 from gpureduce.classroom.submissions import Submission
 from gpureduce.core import json_files, text_files
+from gpureduce.kernels import process
 from gpureduce.kernels.grading import Grade, grade, ungraded
 from gpureduce.kernels.source_text import KernelError
 from gpureduce.kernels.spec import checked
 from gpureduce.kernels.worker import Limits, end_with
-from gpureduce.text import visible
+from gpureduce.text import decimal, visible
 from gpureduce.version import VERSION
 
 HEAD = '{"kind": "gpureduce grades", "schema": 1}\n'  # of the file of results
-_SHARE = 10  # of the limit: a check gets three calls per dtype
+_SHARE = 3  # of the limit: a check gets three calls per dtype, and so no shorter time by the clock
 _MOST_TEXT = 1 << 17  # of a kernel that a report shows
 _MOST_WORDS = 500  # characters of a headline: a spreadsheet's cell takes 32,767
 
@@ -67,6 +68,12 @@ class Result:
     headline: str
     page: str = ""
     text: str = ""
+
+
+def too_long(seconds: float) -> str:
+    """Says that the limit for a submission ended its grading."""
+    limit = decimal(seconds)
+    return f"not graded: it took more than {limit} s in all; a larger --limit grades it again"
 
 
 def _headline(found: Grade) -> str:
@@ -142,27 +149,30 @@ class Grader:
         with contextlib.suppress(BrokenPipeError):
             stdin.write(json.dumps([asdict(task), asdict(submission), key], default=str) + "\n")
             stdin.flush()
+        used = process.cpu_s_of_tree(self.process.pid)
         in_time = bool(select.select([stdout], [], [], task.seconds)[0])
         with contextlib.suppress(ValueError, RecursionError):  # it has ended, or a kernel wrote it
             found = _result_of(stdout.readline() if in_time else "")
             return replace(found, submission=submission, key=found.key and key)
+        # On a busy machine, it got little processor time: the next run grades it again.
+        is_busy = process.cpu_s_of_tree(self.process.pid) < used + task.seconds / 2
         self.stop()
-        why = "its grader ended" if in_time else f"it took more than {task.seconds:g} s"
-        lost = ungraded(checked(task.spec), f"{why}: it was not graded")
-        return _result(submission, "" if in_time else key, lost)
+        why = "its grader ended: it was not graded" if in_time else too_long(task.seconds)
+        lost = ungraded(checked(task.spec), why)
+        return _result(submission, "" if in_time or is_busy else key, lost)
 
     def kill(self) -> None:
         """Ends the process, from any thread: `grade` then returns."""
-        if process := self.process:
+        if running := self.process:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+                os.killpg(running.pid, signal.SIGKILL)
 
     def stop(self) -> None:
         """Ends the process, and forgets it."""
         self.kill()
-        process, self.process = self.process, None
-        if process:
-            process.communicate()
+        ended, self.process = self.process, None
+        if ended:
+            ended.communicate()
 
 
 def grade_all(

@@ -17,7 +17,7 @@ from gpureduce.classroom.similarity import Pair
 from gpureduce.classroom.submissions import Submission
 from gpureduce.emulator.picture import ACTIVE, FAINT, HALF, Page
 from gpureduce.kernels import verdict_html
-from gpureduce.text import counted, visible
+from gpureduce.text import counted, decimal, score, visible
 
 _COLUMNS = ("student", "id", "file", "points", "of", "remark", "verdict")
 CSV_HEAD = ",".join(_COLUMNS)
@@ -44,9 +44,9 @@ def as_csv(results: Sequence[Result]) -> str:
     write([*_COLUMNS, *(_cell(row.rule) for one in results[:1] for row in one.grade.rows)])
     for one in results:
         who, grade = one.submission, one.grade
-        words = (who.student, who.id, Path(who.path or "").name, f"{grade.points:g}",
-                 f"{grade.most:g}", who.remark, one.headline)  # fmt: skip
-        write([_cell(word) for word in words] + [f"{row.got:g}" for row in grade.rows])
+        words = (who.student, who.id, Path(who.path or "").name, decimal(grade.points),
+                 decimal(grade.most), who.remark, one.headline)  # fmt: skip
+        write([_cell(word) for word in words] + [decimal(row.got) for row in grade.rows])
     return file.getvalue()
 
 
@@ -110,8 +110,8 @@ def _class(results: Sequence[Result], links: Sequence[str], found: Sequence[Pair
         return verdict_html.whole_page(["No submissions"], ["<h1>No submissions</h1>"])
     grades = [one.grade for one in results]
     mean = sum(grade.points for grade in grades) / len(grades)
-    head = (f"{grades[0].title}: {counted(len(grades), 'submission')}, {mean:.3g} of "
-            f"{grades[0].most:g} points on average")  # fmt: skip
+    head = (f"{grades[0].title}: {counted(len(grades), 'submission')}, "
+            f"{score(round(mean, 2), grades[0].most)} points on average")  # fmt: skip
     shares = [int(10 * grade.points / (grade.most or 1)) for grade in grades]
     points = [(f"{10 * i} to {10 * i + 9} %" if i < 10 else "all points", shares.count(i), 0)
               for i in range(11)]  # fmt: skip
@@ -123,7 +123,7 @@ def _class(results: Sequence[Result], links: Sequence[str], found: Sequence[Pair
         bars.append((row.rule, count, len(first)))
         rules.append([f"<code>{html.escape(row.rule)}</code>", f"{count}", ", ".join(first)])
     students = [
-        [link, one.submission.id, f"{one.grade.points:g}", one.submission.remark,
+        [link, one.submission.id, decimal(one.grade.points), one.submission.remark,
          html.escape(one.headline)]
         for link, one in zip(links, results, strict=True)
     ]  # fmt: skip

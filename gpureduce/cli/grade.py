@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
@@ -11,18 +12,19 @@ from pathlib import Path
 from typing import Any
 
 from gpureduce.classroom import report, similarity, submissions
-from gpureduce.classroom.class_run import HEAD, Result, Task, grade_all
+from gpureduce.classroom.class_run import HEAD, Result, Task, grade_all, too_long
 from gpureduce.cli.kernel_files import file_and_name
 from gpureduce.core import json_files, output_files, text_files
 from gpureduce.core.checks import whole
 from gpureduce.kernels import compiling
 from gpureduce.kernels.grading import Grade, grade, ungraded
-from gpureduce.kernels.spec import checked, given
+from gpureduce.kernels.spec import Spec, checked, given
 from gpureduce.kernels.worker import Limits
-from gpureduce.text import counted, plain, show_json, table
+from gpureduce.text import counted, plain, score, show_json, table
 
 Command = Callable[[str, Callable[[argparse.Namespace], None], str], Any]
 _FOR_ONE = ("gradescope", "name", "rule")
+_AGAIN_S = 5  # until the next signal, should the error of the first one be lost in a destructor
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -34,7 +36,7 @@ def _run(arguments: argparse.Namespace) -> None:
     forms = [f"--{name}" for name in ("gradescope", "rule", "json") if getattr(arguments, name)]
     if len(forms) > 1:
         raise ValueError(f"{' and '.join(forms)} are different outputs: give one of them")
-    found = _grade_one(arguments)
+    found = _grade_in_time(arguments)
     rule = found.rows[whole("--rule", arguments.rule or 1, 1, len(found.rows)) - 1]
     if arguments.gradescope:
         show_json(found.gradescope())
@@ -44,8 +46,29 @@ def _run(arguments: argparse.Namespace) -> None:
         raise SystemExit(1)
 
 
-def _grade_one(arguments: argparse.Namespace) -> Grade:
-    spec, wanted = Path(arguments.spec), checked(Path(arguments.spec))
+class _TimeOverError(BaseException):
+    """Raised by a signal handler. No handler of errors takes it for one of its own."""
+
+
+def _grade_in_time(arguments: argparse.Namespace) -> Grade:
+    """The grade of one submission. One that takes longer than the limit is not graded."""
+
+    def end(*_: object) -> None:
+        raise _TimeOverError
+
+    seconds, wanted = Limits(arguments.limit).seconds, checked(Path(arguments.spec))
+    before = signal.signal(signal.SIGALRM, end)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN_S)
+        return _grade_one(arguments, wanted)
+    except _TimeOverError:
+        return ungraded(wanted, too_long(seconds))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _grade_one(arguments: argparse.Namespace, wanted: Spec) -> Grade:
     file, name = file_and_name(arguments.file, arguments.name)
     made: Any = Path(file)
     try:
@@ -55,7 +78,7 @@ def _grade_one(arguments: argparse.Namespace) -> Grade:
             made = submissions.read(made, name or wanted.kernel)
     except ValueError as error:  # also of the words behind %%kernel
         return ungraded(wanted, str(error))
-    return grade(made, spec, seed=arguments.seed, name=name)
+    return grade(made, Path(arguments.spec), seed=arguments.seed, name=name)
 
 
 def _grade_class(arguments: argparse.Namespace) -> None:
@@ -78,7 +101,7 @@ def _grade_class(arguments: argparse.Namespace) -> None:
         if not arguments.json:
             grade, how = result.grade, " (of an earlier run)" * is_earlier
             said = f"{len(results)} of {len(found)}: {result.submission.student}"
-            print(f"{said}, {grade.points:g} of {grade.most:g}{how}", file=sys.stderr)
+            print(f"{said}, {score(grade.points, grade.most)}{how}", file=sys.stderr)
     ordered = [results[i] for i in range(len(found))]
     if table_file:
         output_files.write(table_file, report.as_csv(ordered), "grade")
@@ -87,6 +110,10 @@ def _grade_class(arguments: argparse.Namespace) -> None:
         for path, text in report.pages(page, ordered, pairs).items():
             output_files.write(path, text, "grade")
     _show(ordered, arguments.json)
+    if left := sum(not one.key for one in ordered):
+        said = f"{counted(left, 'submission')} could not be graded, or changed meanwhile"
+        print(f"gpureduce: {said}: run this again", file=sys.stderr)
+        raise SystemExit(1)
 
 
 def _targets(
@@ -120,7 +147,7 @@ def _show(results: Sequence[Result], as_json: bool) -> None:
     if as_json:
         shown = (replace(one, page="", text="") for one in results)
         return show_json([asdict(one) | {"points": one.grade.points} for one in shown])
-    rows = [[one.submission.student, f"{one.grade.points:g} of {one.grade.most:g}",
+    rows = [[one.submission.student, score(one.grade.points, one.grade.most),
              textwrap.shorten(one.headline, 100, placeholder=" …")] for one in results]  # fmt: skip
     print(table(["student", "points", "verdict"], rows, right=[1]))
     print(f"\n{counted(len(results), 'submission')}")
@@ -150,7 +177,7 @@ def register(command: Command) -> None:
     )  # fmt: skip
     added.add_argument(
         "--limit", type=float, default=120.0, metavar="SECONDS",
-        help="a class: the time for each submission (default: 120)",
+        help="the time for each submission (default: 120)",
     )  # fmt: skip
     added.add_argument(
         "--jobs", type=int, default=2, help="a class: submissions at a time (default: 2)"

@@ -222,6 +222,21 @@ def _death(status: int) -> str:
     return f"it ended its process with status {os.WEXITSTATUS(status)}, as exit() does"
 
 
+def cpu_s_of_tree(top: int) -> float:
+    """The processor time of a process, of those below it, and of those that they waited for."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended
+            fields = path.read_text().rpartition(")")[2].split()
+            found[int(path.parent.name)] = int(fields[1]), sum(map(int, fields[11:15]))
+    more = tree = {top}
+    while more:
+        more = {pid for pid, (parent, _) in found.items() if parent in more} - tree
+        tree = tree | more
+    ticks = sum(found[pid][1] for pid in tree if pid in found)
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def _cpu_s(child: int) -> float:
     """The processor time that a process has used; infinite where /proc does not tell."""
     try:

@@ -167,10 +167,11 @@ class Verdict:
             said = condition_text.sentences(
                 self.condition, self.reasons, self.excluded, self.code, self.domain
             )
+            option = f"gpureduce check --assume '{self.condition}' accepts it."
+            options = [option] if self.advises else []
             if not self.advises:
                 said = [f"Right only {self.condition.sentence(self.domain, self.takes_n)}."]
-            option = f"gpureduce check --assume '{self.condition}' accepts it."
-            return "\n".join(map(_wrapped, [*said, *self._fixed(), option, *self._remarks()]))
+            return "\n".join(map(_wrapped, [*said, *self._fixed(), *options, *self._remarks()]))
         if not self.failures:
             if self.right:
                 return self._all_right()

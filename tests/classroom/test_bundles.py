@@ -206,6 +206,14 @@ def test_a_title_ends_no_comment():
                 assert not [x for x in ast.walk(ast.parse(text)) if isinstance(x, ast.Raise)]
 
 
+def test_points_of_a_workflow_have_no_exponent():
+    one = assignments.find(str(FOLDER))
+    spec = re.sub(r"points = \d+", "points = 1000000", one.files["spec.toml"])
+    many = assignments.Assignment(one.name, {**one.files, "spec.toml": spec})
+    workflow = bundles.export(many, "github", 0)["repository/.github/workflows/classroom.yml"]
+    assert "max-score: 1000000\n" in workflow and "e+" not in workflow
+
+
 def test_an_assignment_of_ones_own(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["assignment", "new", "my_task", "--like", "no_conflicts"]) == 0

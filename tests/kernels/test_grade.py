@@ -12,6 +12,7 @@ import pytest
 import gpureduce
 from gpureduce.classroom import assignments
 from gpureduce.cli.main import main
+from gpureduce.kernels import process
 from user_kernels import TREE, some
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="no compiler")
@@ -272,12 +273,24 @@ def test_the_dtypes_are_the_kernels_own():
 def test_without_hints_nothing_says_what_to_mend(change):
     spec = {"dtypes": ["int32"], "require": [{"rule": "right"}, {"rule": "no races"}]}
     text = TREE.replace(*change)
-    remedies = re.compile(r"(?i)missing|put a|start at the next|mend|lift this|take it|to try next")
+    remedies = re.compile(
+        r"(?i)missing|put a|start at the next|mend|lift this|take it|to try next|--assume"
+    )
     for hints in (True, False):
         grade = gpureduce.grade(text, {**spec, "hints": hints})
         shown = f"{grade}\n{grade.verdict}\n{grade.verdict._repr_html_()}"
         assert bool(remedies.search(shown)) is hints, shown
         assert grade.points < 2
+
+
+def test_a_count_that_gets_no_processor_has_more_time(monkeypatch):
+    """As a quiet launch has: a right kernel lost these points on a busy machine."""
+    jobs, run = [], process.run
+    monkeypatch.setattr(process, "run", lambda job: jobs.append(job) or run(job))
+    spec = {"dtypes": ["int32"], "require": [{"rule": "atomics == 0"}]}
+    assert gpureduce.grade(TREE, spec).points == 1
+    (count,) = (job for job in jobs if job.function == "count_cases")
+    assert count.limits.seconds == 4 * count.quiet_s == 80
 
 
 def test_a_rule_has_an_exit_status(tmp_path, capsys):

@@ -396,6 +396,16 @@ def test_nvrtc_ends_at_once_when_it_is_interrupted(tmp_path, monkeypatch, mark):
     assert within(5, lambda: not any("nvrtc.py" in line for line in marked(mark).values()))
 
 
+def test_the_processor_time_of_a_tree_of_processes():
+    code = "import time\nwhile time.process_time() < 0.5: pass\ntime.sleep(60)"
+    top = subprocess.Popen(["sh", "-c", f"{sys.executable} -c '{code}'; exit"],
+                           start_new_session=True)  # fmt: skip
+    assert within(60, lambda: process.cpu_s_of_tree(top.pid) >= 0.4)
+    os.killpg(top.pid, signal.SIGKILL)
+    top.wait()
+    assert process.cpu_s_of_tree(top.pid) == 0
+
+
 @pytest.mark.parametrize(("body", "ends"), [
     ("usleep(600000);", False),  # as one that waits for a processor
     ("usleep(4000000);", True),
