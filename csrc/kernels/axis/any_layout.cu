@@ -9,6 +9,20 @@
 #include "parts/layout.h"
 #include "parts/matrix.h"
 
+/* Adds a term of the element x, of which `other` is the other factor if it is a product. */
+template <typename Acc>
+__device__ __forceinline__ void add_term(Acc &sum, gr_term term, double x, double other)
+{
+    if (term == GR_TERM_MAGNITUDE)
+        x = fabs(x);
+    if constexpr (!is_moments<Acc>)
+        add_to(sum, x);
+    else if (term == GR_TERM_PRODUCT)
+        add_product(sum.products, x, other);
+    else
+        add_to(sum, x);
+}
+
 template <typename Acc>
 __device__ __forceinline__ Acc sum_of_share(const gr_layout &of, const Place &first, size_t begin,
                                             size_t end, size_t step)
@@ -16,7 +30,12 @@ __device__ __forceinline__ Acc sum_of_share(const gr_layout &of, const Place &fi
     Acc sum = 0;
     for (size_t i = begin; i < end; i += step) {
         Place at(of.dim + of.kept, of.reduced, i);
-        if (!of.mask || of.mask[first.mask + at.mask])
+        if constexpr (is_proven<Acc>) {
+            bool has_factors = of.term == GR_TERM_PRODUCT;
+            if (has_factors || !of.mask || of.mask[first.mask + at.mask])
+                add_term(sum, of.term, of_layout<double>(of, first.in + at.in),
+                         has_factors ? factor_of_layout(of, first.mask + at.mask) : 0);
+        } else if (!of.mask || of.mask[first.mask + at.mask])
             sum +=
                 element_at<Acc>(static_cast<const char *>(of.base) + first.in + at.in, 0, of.load);
     }

@@ -49,49 +49,69 @@ template <typename T> struct Proven {
     }
 };
 
+/* The sums of x, and of x^2 or x y, of some floats. Products of float64 are rounded ones and their
+ * errors, which join those of the additions. T: of the sum of x. */
+template <typename T> struct Moments {
+    Proven<T> x;
+    Proven<gr_proven> products;
+
+    Moments() = default;
+
+    __device__ __forceinline__ Moments(double first) : x(first), products(0.0) {}
+
+    __device__ __forceinline__ Moments &operator+=(const Moments &more)
+    {
+        x += more.x;
+        products += more.products;
+        return *this;
+    }
+};
+
 typedef Proven<gr_proven> type_proven;
 typedef Proven<gr_proven3> type_proven3;
+typedef Moments<gr_proven> type_moments;
+typedef Moments<gr_proven3> type_moments3;
+
+template <typename Acc> constexpr bool is_moments = false;
+template <typename T> constexpr bool is_moments<Moments<T>> = true;
+template <typename Acc> constexpr bool is_proven = is_moments<Acc>;
+template <typename T> constexpr bool is_proven<Proven<T>> = true;
 
 /* Applies `move` to each float64 of the sum. */
-template <typename T, typename Move>
-__device__ __forceinline__ Proven<T> by_parts(Proven<T> value, Move move)
+template <typename Sum, typename Move> __device__ __forceinline__ Sum by_parts(Sum value, Move move)
 {
-    constexpr unsigned count = sizeof(T) / sizeof(double);
+    constexpr unsigned count = sizeof(Sum) / sizeof(double);
     double part[count];
-    memcpy(part, &value.of, sizeof part);
+    memcpy(part, &value, sizeof part);
     for (unsigned i = 0; i < count; i++)
         part[i] = move(part[i]);
-    memcpy(&value.of, part, sizeof part);
+    memcpy(&value, part, sizeof part);
     return value;
 }
 
-template <typename T>
-__device__ __forceinline__ Proven<T> __shfl_down_sync(unsigned mask, Proven<T> value,
-                                                      unsigned lanes)
+template <template <typename> class Sum, typename T>
+__device__ __forceinline__ Sum<T> __shfl_down_sync(unsigned mask, Sum<T> value, unsigned lanes)
 {
     return by_parts(value, [=](double part) { return __shfl_down_sync(mask, part, lanes); });
 }
 
-template <typename T>
-__device__ __forceinline__ Proven<T> __shfl_up_sync(unsigned mask, Proven<T> value, unsigned lanes)
+template <template <typename> class Sum, typename T>
+__device__ __forceinline__ Sum<T> __shfl_up_sync(unsigned mask, Sum<T> value, unsigned lanes)
 {
     return by_parts(value, [=](double part) { return __shfl_up_sync(mask, part, lanes); });
 }
 
-template <typename T>
-__device__ __forceinline__ Proven<T> __shfl_sync(unsigned mask, Proven<T> value, int lane)
+template <template <typename> class Sum, typename T>
+__device__ __forceinline__ Sum<T> __shfl_sync(unsigned mask, Sum<T> value, int lane)
 {
     return by_parts(value, [=](double part) { return __shfl_sync(mask, part, lane); });
 }
 
-template <typename T>
-__device__ __forceinline__ Proven<T> __shfl_xor_sync(unsigned mask, Proven<T> value, int lanes)
+template <template <typename> class Sum, typename T>
+__device__ __forceinline__ Sum<T> __shfl_xor_sync(unsigned mask, Sum<T> value, int lanes)
 {
     return by_parts(value, [=](double part) { return __shfl_xor_sync(mask, part, lanes); });
 }
-
-template <typename Acc> constexpr bool is_proven = false;
-template <typename T> constexpr bool is_proven<Proven<T>> = true;
 
 /* The packs that a thread loads before it adds. */
 template <typename Acc> constexpr unsigned packs_in_flight = is_proven<Acc> ? 4 : 8;
@@ -101,6 +121,9 @@ template <typename Acc> struct Addend {
     using type = Acc;
 };
 template <typename T> struct Addend<Proven<T>> {
+    using type = double;
+};
+template <typename T> struct Addend<Moments<T>> {
     using type = double;
 };
 
@@ -122,6 +145,40 @@ template <typename P> __device__ __forceinline__ void add_to(Proven<P> &sum, dou
 template <typename P> __device__ __forceinline__ void add_to(Proven<P> &sum, Proven<P> x)
 {
     sum += x;
+}
+
+/* Adds x y. Errors that no float64 holds add up to less than 2^-1000 times the factor of `bound`.
+ */
+__device__ __forceinline__ void add_product(Proven<gr_proven> &sum, double x, double y)
+{
+    double product = __dmul_rn(x, y), error = __fma_rn(x, y, -product);
+    error += gr_two_sum(&sum.of.sum, product);
+    sum.of.rest += error;
+    sum.of.bound += gr_magnitude(error);
+    if (gr_magnitude(product) < 0x1p-960 && x != 0 && y != 0)
+        sum.of.bound += 0x1p-1000;
+}
+
+template <typename T> __device__ __forceinline__ void add_square(Proven<gr_proven> &sum, T x)
+{
+    if constexpr (sizeof(T) == 8) {
+        add_product(sum, x, x);
+    } else { /* no bit of the square is lost */
+        double wide = double(float(x));
+        add_proven(&sum.of, __dmul_rn(wide, wide));
+    }
+}
+
+template <typename P, typename T> __device__ __forceinline__ void add_to(Moments<P> &sum, T x)
+{
+    add_to(sum.x, x);
+    add_square(sum.products, x);
+}
+
+template <typename P>
+__device__ __forceinline__ void add_to(Moments<P> &sum, const Moments<P> &more)
+{
+    sum += more;
 }
 
 template <typename Acc, typename T>
@@ -264,7 +321,8 @@ template <> struct Sizes<__half> {
 /* What adds up a few elements: float64, if Acc proves its rounding and `Sizes` can tell whether
  * that is exact; otherwise Acc. */
 template <typename Acc, typename T>
-using ShortSum = std::conditional_t<is_proven<Acc> && Sizes<T>::usable, double, Acc>;
+using ShortSum =
+    std::conditional_t<is_proven<Acc> && !is_moments<Acc> && Sizes<T>::usable, double, Acc>;
 template <typename Acc, typename Sum> constexpr bool is_short = is_proven<Acc> && !is_proven<Sum>;
 
 /* Adds an element to a sum. `sizes` tell in the end whether a short sum is exact. */
@@ -322,7 +380,14 @@ __device__ __forceinline__ void add_pieces_to(Acc &sum, const Piece (&piece)[cou
 {
     using Short = ShortSum<Acc, T>;
     Sizes<T> sizes;
-    if constexpr (is_short<Acc, Short>) {
+    if constexpr (is_moments<Acc>) {
+        T element[count * sizeof(Piece) / sizeof(T)];
+        memcpy(element, &piece, sizeof element);
+        add_pieces_to<T>(sum.x, piece);
+        UNROLLED
+        for (T x : element)
+            add_square(sum.products, x);
+    } else if constexpr (is_short<Acc, Short>) {
         Short total = 0;
         UNROLLED
         for (unsigned k = 0; k < count; k++)

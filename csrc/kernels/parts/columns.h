@@ -262,14 +262,14 @@ template <typename T> __device__ __forceinline__ T alone(T x)
 template <typename In, typename Acc>
 __device__ __forceinline__ bool copy_row(const Matrix<In> &in, const Sums<Acc> &out)
 {
-    if constexpr (!is_proven<Acc> || std::is_integral<In>::value) {
+    if constexpr (!is_proven<Acc> || is_moments<Acc> || std::is_integral<In>::value) {
         return false;
     } else {
         constexpr unsigned width = Pack<In>::count, flight = 4;
         const gr_sums &of = out.of;
         size_t packs = in.of.columns / width, turn = (size_t)gridDim.x * blockDim.x * flight;
         if (in.rows() > 1 || of.type != load_of<In>() || of.has_initial || of.is_partial ||
-            !in.has_whole_packs() || (uintptr_t)of.base % 16 != 0)
+            of.made.is_made || !in.has_whole_packs() || (uintptr_t)of.base % 16 != 0)
             return false;
         for (size_t i = (size_t)blockIdx.x * blockDim.x * flight + threadIdx.x; i < packs;
              i += turn) {

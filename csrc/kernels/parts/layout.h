@@ -33,4 +33,10 @@ __device__ __forceinline__ typename Addend<Acc>::type of_layout(const gr_layout 
     return element_at<typename Addend<Acc>::type>(address, 0, of.load);
 }
 
+/* The same of the other array of products. */
+__device__ __forceinline__ double factor_of_layout(const gr_layout &of, int64_t distance)
+{
+    return element_at<double>(of.mask + distance, 0, of.load);
+}
+
 #endif
