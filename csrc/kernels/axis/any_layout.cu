@@ -9,18 +9,18 @@
 #include "parts/layout.h"
 #include "parts/matrix.h"
 
-/* Adds a term of the element x, of which `other` is the other factor if it is a product. */
-template <typename Acc>
-__device__ __forceinline__ void add_term(Acc &sum, gr_term term, double x, double other)
+/* Adds a term of the elements x and y. */
+template <typename Acc, typename T>
+__device__ __forceinline__ void add_term(Acc &sum, gr_term term, T x, T y)
 {
-    if (term == GR_TERM_MAGNITUDE)
-        x = fabs(x);
-    if constexpr (!is_moments<Acc>)
+    if constexpr (!is_moments<Acc>) {
+        add_to(sum, term == GR_TERM_MAGNITUDE ? fabs(double(x)) : double(x));
+    } else if (term != GR_TERM_PRODUCT) {
         add_to(sum, x);
-    else if (term == GR_TERM_PRODUCT)
-        add_product(sum.products, x, other);
-    else
-        add_to(sum, x);
+    } else if constexpr (sizeof(T) == 8) {
+        add_product(sum.products, x, y);
+    } else /* no bit of the product is lost */
+        add_proven(&sum.products.of, __dmul_rn(double(float(x)), double(float(y))));
 }
 
 template <typename Acc>
@@ -28,16 +28,16 @@ __device__ __forceinline__ Acc sum_of_share(const gr_layout &of, const Place &fi
                                             size_t end, size_t step)
 {
     Acc sum = 0;
-    for (size_t i = begin; i < end; i += step) {
-        Place at(of.dim + of.kept, of.reduced, i);
-        if constexpr (is_proven<Acc>) {
-            bool has_factors = of.term == GR_TERM_PRODUCT;
-            if (has_factors || !of.mask || of.mask[first.mask + at.mask])
-                add_term(sum, of.term, of_layout<double>(of, first.in + at.in),
-                         has_factors ? factor_of_layout(of, first.mask + at.mask) : 0);
-        } else if (!of.mask || of.mask[first.mask + at.mask])
-            sum +=
-                element_at<Acc>(static_cast<const char *>(of.base) + first.in + at.in, 0, of.load);
+    if constexpr (is_proven<Acc>) {
+        each_term(of, first, begin, end, step,
+                  [&](auto x, auto y) { add_term(sum, of.term, x, y); });
+    } else {
+        for (size_t i = begin; i < end; i += step) {
+            Place at(of.dim + of.kept, of.reduced, i);
+            if (!of.mask || of.mask[first.mask + at.mask])
+                sum += element_at<Acc>(static_cast<const char *>(of.base) + first.in + at.in, 0,
+                                       of.load);
+        }
     }
     return sum;
 }

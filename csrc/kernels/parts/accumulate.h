@@ -49,6 +49,46 @@ template <typename T> struct Proven {
     }
 };
 
+/* The same of few floats of at most 24 bits: of x, and of the upper and the lower part of each x^2.
+ */
+struct ShortMoments {
+    double x, high, low;
+
+    ShortMoments() = default;
+
+    __device__ __forceinline__ ShortMoments(double first) : x(first), high(0), low(0) {}
+
+    __device__ __forceinline__ void add(double more, bool has_low)
+    {
+        double square = __dmul_rn(more, more);
+        x += more;
+        if (has_low) {
+            int upper = __double2hiint(square), lower = __double2loint(square);
+            double part = __hiloint2double(upper, lower & (int)(~0u << 29));
+            high += part;
+            low += square - part;
+        } else
+            high += square;
+    }
+
+    __device__ __forceinline__ ShortMoments &operator+=(const ShortMoments &more)
+    {
+        x += more.x;
+        high += more.high;
+        low += more.low;
+        return *this;
+    }
+};
+
+__device__ __forceinline__ ShortMoments __shfl_xor_sync(unsigned mask, ShortMoments value,
+                                                        int lanes)
+{
+    value.x = __shfl_xor_sync(mask, value.x, lanes);
+    value.high = __shfl_xor_sync(mask, value.high, lanes);
+    value.low = __shfl_xor_sync(mask, value.low, lanes);
+    return value;
+}
+
 /* The sums of x, and of x^2 or x y, of some floats. Products of float64 are rounded ones and their
  * errors, which join those of the additions. T: of the sum of x. */
 template <typename T> struct Moments {
@@ -58,6 +98,12 @@ template <typename T> struct Moments {
     Moments() = default;
 
     __device__ __forceinline__ Moments(double first) : x(first), products(0.0) {}
+
+    __device__ __forceinline__ explicit Moments(const ShortMoments &few)
+        : x(few.x), products(few.high)
+    {
+        add_proven(&products.of, few.low);
+    }
 
     __device__ __forceinline__ Moments &operator+=(const Moments &more)
     {
@@ -155,7 +201,8 @@ __device__ __forceinline__ void add_product(Proven<gr_proven> &sum, double x, do
     error += gr_two_sum(&sum.of.sum, product);
     sum.of.rest += error;
     sum.of.bound += gr_magnitude(error);
-    if (gr_magnitude(product) < 0x1p-960 && x != 0 && y != 0)
+    constexpr unsigned small = (1023 - 960) << 20;
+    if (((unsigned)__double2hiint(product) & 0x7fffffff) < small && x != 0 && y != 0)
         sum.of.bound += 0x1p-1000;
 }
 
@@ -181,6 +228,14 @@ __device__ __forceinline__ void add_to(Moments<P> &sum, const Moments<P> &more)
     sum += more;
 }
 
+template <typename P>
+__device__ __forceinline__ void add_to(Moments<P> &sum, const ShortMoments &few)
+{
+    add_proven(&sum.x.of, few.x);
+    add_proven(&sum.products.of, few.high);
+    add_proven(&sum.products.of, few.low);
+}
+
 template <typename Acc, typename T>
 __device__ __forceinline__ void add_pack_to(Acc &sum, const Pack<T> &pack)
 {
@@ -198,8 +253,12 @@ __device__ __forceinline__ void add_pack_to(Acc &sum, const Pack<T> &pack)
  * Let each element be a multiple of 2^unit and smaller than 2^top. Then the sum of any 2^k of them
  * is a multiple of 2^unit and smaller than 2^(top + k). It is a float64 if top + k - unit <= 53.
  * inf and nan may count as any size: sums with them are not finite, and are never taken as proven.
- * There is no such test for float64 elements: `usable` is false. */
-template <typename T> struct Sizes {
+ * There is no such test for float64 elements: `usable` is false.
+ *
+ * With `of_squares`, this also holds for the two parts that ShortMoments has of their squares:
+ * these are below 2^(2 top). The upper part of a square has 24 bits, and the lower one what is
+ * left. */
+template <typename T, bool of_squares = false> struct Sizes {
     static constexpr bool usable = std::is_same<T, float>::value;
     static constexpr unsigned few = 1 << 11; /* of these, sums often are exact */
     float largest = 0;
@@ -241,12 +300,16 @@ template <typename T> struct Sizes {
         if (count == 1)
             return true;
         int k = 32 - __clz(count), top = int(__float_as_uint(largest) >> 23) + 1;
-        return top + k - (int(smallest >> 24) + 1 - 24) <= 53;
+        int least = int(smallest >> 24); /* the exponent of the smallest; 0: it is subnormal */
+        if (of_squares)
+            return least > 0 && 2 * (top - least) + k + 23 <= 53;
+        return top + k - (least + 1 - 24) <= 53;
     }
 };
 
-/* The same for bfloat16: each word has the bits of two elements, without their signs. */
-template <> struct Sizes<__nv_bfloat16> {
+/* The same for two bytes, of which `fraction` bits are those of the mantissa: each word has the
+ * bits of two elements, without their signs. Their squares have one part. */
+template <typename T, int fraction, bool of_squares> struct SizesOfHalves {
     static constexpr bool usable = true;
     static constexpr unsigned few = 1 << 16;
     unsigned largest = 0, smallest = ~0u; /* less one: zeros are the largest */
@@ -258,18 +321,20 @@ template <> struct Sizes<__nv_bfloat16> {
         smallest = smallest_less_one(word, smallest);
     }
 
-    __device__ __forceinline__ void take(__nv_bfloat16 x)
+    __device__ __forceinline__ void take(T x)
     {
-        take_two(__float_as_uint(float(x))); /* the lower half is a zero, which changes nothing */
+        unsigned short bits;
+        memcpy(&bits, &x, sizeof bits);
+        take_two(bits); /* the other half is a zero, which changes nothing */
     }
 
-    __device__ __forceinline__ void take(const Pack<__nv_bfloat16> &pack)
+    __device__ __forceinline__ void take(const Pack<T> &pack)
     {
         for (unsigned word : pack.word)
             take_two(word);
     }
 
-    __device__ __forceinline__ void take(const Sizes &more)
+    __device__ __forceinline__ void take(const SizesOfHalves &more)
     {
         largest = largest_halves(largest, more.largest);
         smallest = ~largest_halves(~smallest, ~more.smallest);
@@ -286,9 +351,9 @@ template <> struct Sizes<__nv_bfloat16> {
     {
         if (count == 1)
             return true;
-        int k = 32 - __clz(count), top = int(larger_half(largest) >> 7) + 1;
-        unsigned least = 0xffff - larger_half(~smallest);
-        return top + k - (int(least >> 7) + 1 - 8) <= 53;
+        int k = 32 - __clz(count), top = int(larger_half(largest) >> fraction) + 1;
+        int least = int((0xffff - larger_half(~smallest)) >> fraction) - fraction;
+        return (of_squares ? 2 * (top - least) : top - least) + k <= 53;
     }
 
     static __device__ __forceinline__ unsigned larger_half(unsigned word)
@@ -297,7 +362,13 @@ template <> struct Sizes<__nv_bfloat16> {
     }
 };
 
-template <> struct Sizes<__half> {
+template <bool of_squares>
+struct Sizes<__nv_bfloat16, of_squares> : SizesOfHalves<__nv_bfloat16, 7, of_squares> {
+};
+template <> struct Sizes<__half, true> : SizesOfHalves<__half, 10, true> {
+};
+
+template <> struct Sizes<__half, false> {
     static constexpr bool usable = true;
     static constexpr unsigned few = GR_SHORT_F16;
 
@@ -321,30 +392,34 @@ template <> struct Sizes<__half> {
 /* What adds up a few elements: float64, if Acc proves its rounding and `Sizes` can tell whether
  * that is exact; otherwise Acc. */
 template <typename Acc, typename T>
-using ShortSum =
-    std::conditional_t<is_proven<Acc> && !is_moments<Acc> && Sizes<T>::usable, double, Acc>;
+using ShortSum = std::conditional_t<!is_proven<Acc> || !Sizes<T>::usable, Acc,
+                                    std::conditional_t<is_moments<Acc>, ShortMoments, double>>;
 template <typename Acc, typename Sum> constexpr bool is_short = is_proven<Acc> && !is_proven<Sum>;
+template <typename Acc, typename T> using SizesFor = Sizes<T, is_moments<Acc>>;
 
 /* Adds an element to a sum. `sizes` tell in the end whether a short sum is exact. */
 template <typename Acc, typename Sum, typename T>
 __device__ __forceinline__ void add_short(Sum &sum, T x)
 {
-    if constexpr (is_short<Acc, Sum>)
-        sum += double(float(x));
-    else
+    if constexpr (!is_short<Acc, Sum>)
         add_to(sum, x);
+    else if constexpr (is_moments<Acc>)
+        sum.add(double(float(x)), sizeof(T) > 2);
+    else
+        sum += double(float(x));
 }
 
-template <typename Acc, typename Sum, typename T>
-__device__ __forceinline__ void add_short(Sum &sum, Sizes<T> &sizes, T x)
+template <typename Acc, typename Sum, typename T, bool of_squares>
+__device__ __forceinline__ void add_short(Sum &sum, Sizes<T, of_squares> &sizes, T x)
 {
     if constexpr (is_short<Acc, Sum>)
         sizes.take(x);
     add_short<Acc>(sum, x);
 }
 
-template <typename Acc, typename Sum, typename T>
-__device__ __forceinline__ void add_short(Sum &sum, Sizes<T> &sizes, const Pack<T> &pack)
+template <typename Acc, typename Sum, typename T, bool of_squares>
+__device__ __forceinline__ void add_short(Sum &sum, Sizes<T, of_squares> &sizes,
+                                          const Pack<T> &pack)
 {
     if constexpr (is_short<Acc, Sum>) {
         T element[Pack<T>::count];
@@ -379,15 +454,8 @@ template <typename T, typename Acc, typename Piece, unsigned count>
 __device__ __forceinline__ void add_pieces_to(Acc &sum, const Piece (&piece)[count])
 {
     using Short = ShortSum<Acc, T>;
-    Sizes<T> sizes;
-    if constexpr (is_moments<Acc>) {
-        T element[count * sizeof(Piece) / sizeof(T)];
-        memcpy(element, &piece, sizeof element);
-        add_pieces_to<T>(sum.x, piece);
-        UNROLLED
-        for (T x : element)
-            add_square(sum.products, x);
-    } else if constexpr (is_short<Acc, Short>) {
+    SizesFor<Acc, T> sizes;
+    if constexpr (is_short<Acc, Short>) {
         Short total = 0;
         UNROLLED
         for (unsigned k = 0; k < count; k++)

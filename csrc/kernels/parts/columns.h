@@ -12,10 +12,12 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
     static constexpr bool is_small = std::is_integral<In>::value && sizeof(In) < 4;
     using Small = std::conditional_t<std::is_signed<In>::value, int, unsigned>;
     using Part = std::conditional_t<is_small, Small, Sum>;
-    static constexpr unsigned at_once =
-        std::is_same<Part, double>::value && width > 4 ? 2 : 4; /* for its registers */
+    static constexpr unsigned at_once = /* for its registers */
+        is_moments<Acc>                                  ? 1
+        : std::is_same<Part, double>::value && width > 4 ? 2
+                                                         : 4;
     Part sum[width];
-    Sizes<In> sizes; /* if the sums are short */
+    SizesFor<Acc, In> sizes; /* if the sums are short */
 
     __device__ __forceinline__ Columns()
     {
@@ -171,7 +173,11 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
                                           const Strided<In> &first) const
     {
         bool done = true;
-        if constexpr (!is_short<Acc, Sum>) {
+        if (is_moments<Acc> && is_short<Acc, Sum>)
+            done = sizes.allow((unsigned)rows);
+        if constexpr (!is_short<Acc, Sum> || is_moments<Acc>) {
+            if (!done)
+                return false;
             out.put_again(put<Strided<In>>(out, k), k, 1, [&](unsigned j) {
                 return Strided<In>{first.first + j, first.step};
             });

@@ -337,7 +337,7 @@ template <typename Acc> struct Sums {
     template <typename Terms, typename Sum>
     __device__ __forceinline__ bool is_put_short(size_t k, Sum sum) const
     {
-        if constexpr (is_short<Acc, Sum>)
+        if constexpr (is_short<Acc, Sum> && !is_moments<Acc>)
             if (put_exact(k, sum))
                 return true;
         return is_put<Terms>(place(k), k, Acc(sum));
@@ -365,7 +365,7 @@ template <typename Acc> struct Sums {
     template <typename T, typename Sum>
     __device__ __forceinline__ bool put_usual(size_t k, Sum sum) const
     {
-        if constexpr (is_proven<Sum>)
+        if constexpr (is_proven<Sum> || is_moments<Acc>)
             return false;
         else if constexpr (!std::is_integral<T>::value) {
             T rounded;
@@ -384,7 +384,7 @@ template <typename Acc> struct Sums {
     template <typename T, typename Sum, unsigned count>
     __device__ __forceinline__ bool put_pack(size_t k, const Sum (&sum)[count]) const
     {
-        if constexpr (is_proven<Sum> || std::is_integral<T>::value)
+        if constexpr (is_proven<Sum> || is_moments<Acc> || std::is_integral<T>::value)
             return false;
         else
             return put_rounded<T>(k, sum);

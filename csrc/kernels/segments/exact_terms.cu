@@ -53,17 +53,14 @@ struct Terms {
 
     template <typename Use> __device__ __forceinline__ void each(const Share &part, Use use) const
     {
-        MOSTLY_ONCE
-        for (size_t i = part.first; i < part.end; i += part.step) {
-            Place at(of.dim + of.kept, of.reduced, i);
-            double x = of_layout<double>(of, place.in + at.in);
+        bool are_sizes = of.term == GR_TERM_MAGNITUDE;
+        each_term(of, place, part.first, part.end, part.step, [&](auto one, auto other) {
+            double x = double(one), y = double(other);
             if (range == ELEMENTS)
-                use(of.term == GR_TERM_MAGNITUDE ? fabs(x) : x);
+                use(are_sizes ? fabs(x) : x);
             else
-                each_product(
-                    x, of.term == GR_TERM_PRODUCT ? factor_of_layout(of, place.mask + at.mask) : x,
-                    use);
-        }
+                each_product(x, y, use);
+        });
     }
 };
 
@@ -143,10 +140,9 @@ __global__ void __launch_bounds__(GR_TERMS_THREADS, 2)
     wait_for_earlier_kernels();
     if (!*out.of.any_unproven)
         return;
-    for (size_t task = blockIdx.x; task < sums * shares; task += gridDim.x) {
+    NextTask next = {bits, 1, shares, sums * shares};
+    for (size_t task = blockIdx.x; next.find(task, gridDim.x); task += gridDim.x) {
         size_t k = task / shares, share = task % shares;
-        if (!(bits[k / 32] >> k % 32 & 1))
-            continue;
         unsigned long long *word = shares > 1 ? words + k * WORDS : shared;
         Place place(of.dim, of.kept, k);
         Share part = {terms * share / shares, 1, terms * (share + 1) / shares};
