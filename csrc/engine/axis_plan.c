@@ -33,6 +33,7 @@ enum {
     MOST_AGAIN = 1 << 29,     /* elements of a sum whose digits fit into 62 bits */
     LANE_TERMS = 4,           /* the least elements per lane of exact_levels .. */
     LEAST_LANE_SHARE = 32,    /* .. and of warps that share a sum */
+    APART_SUMS = 16,          /* results per multiprocessor that are worth a launch */
     SM_THREADS = 2048
 };
 
@@ -130,7 +131,7 @@ static gr_status shape_tiles(gr_axis_plan *p, size_t bytes, size_t most, gr_erro
 static void shape_lanes(gr_axis_plan *p, size_t rows)
 {
     size_t full = sms_of(p) * (SM_THREADS / GR_WARP), columns = p->matrix.columns;
-    bool are_usual = p->matrix.column_step == 1 && p->pieces == 1;
+    bool are_usual = p->matrix.column_step == 1 && p->pieces == 1 && columns > 1;
     p->row_team = columns > ROW_LANES && rows < full ? p->block : GR_WARP;
     if (p->row_team > GR_WARP)
         p->shared_bytes = p->block / GR_WARP * gr_axis_acc_size(p->request->acc);
@@ -317,7 +318,8 @@ static void shape_terms(gr_axis_plan *p)
 {
     size_t most = sms_of(p) * 2, per_block = (size_t)GR_TERMS_THREADS * SHARE_TERMS;
     size_t idle = p->sum_count ? most / p->sum_count : 0;
-    p->lanes = p->block = GR_TERMS_THREADS;
+    p->lanes = p->block = (unsigned)gr_least(
+        gr_ceil_div(p->terms ? p->terms : 1, GR_WARP) * GR_WARP, GR_TERMS_THREADS);
     p->level_shares = gr_least(idle, p->terms / per_block);
     p->level_shares = p->level_shares ? p->level_shares : 1;
     size_t words = GR_TERMS_SUMS * GR_LEVELS_WORDS;
@@ -404,6 +406,14 @@ static void decide_on_adding_again(gr_axis_plan *p, gr_axis_form found)
         p->shared_bytes = GR_LEVELS_WORDS * sizeof(uint64_t);
 }
 
+/* One lane of a warp or block has each sum. To make a result takes it as long as some hundred
+ * elements, so the lanes of another launch make all results at once, if there are many. */
+static bool makes_apart(const gr_axis_plan *p)
+{
+    return p->sums.made.is_made && p->sum_count >= sms_of(p) * APART_SUMS &&
+           (is(p, "row_warp") || is(p, "row_group") || is(p, "row_block"));
+}
+
 static gr_status shape(gr_axis_plan *p, gr_axis_form found, gr_error *error)
 {
     gr_load load = found == AS_LAYOUT ? GR_LOAD_any : (gr_load)gr_axis_load(p->request);
@@ -415,6 +425,7 @@ static gr_status shape(gr_axis_plan *p, gr_axis_form found, gr_error *error)
         shape_layout(p);
     else if ((found == AS_COLUMNS ? shape_columns(p, error) : shape_rows(p, error)) != GR_OK)
         return error->status;
+    p->is_apart = makes_apart(p);
     if (gr_acc_is_proven(p->request->acc) && !p->lanes)
         decide_on_adding_again(p, found);
     if (p->request->grid)

@@ -102,7 +102,7 @@ template <typename T> struct Moments {
     __device__ __forceinline__ explicit Moments(const ShortMoments &few)
         : x(few.x), products(few.high)
     {
-        add_proven(&products.of, few.low);
+        products.of.rest = products.of.bound = few.low;
     }
 
     __device__ __forceinline__ Moments &operator+=(const Moments &more)
@@ -233,7 +233,8 @@ __device__ __forceinline__ void add_to(Moments<P> &sum, const ShortMoments &few)
 {
     add_proven(&sum.x.of, few.x);
     add_proven(&sum.products.of, few.high);
-    add_proven(&sum.products.of, few.low);
+    sum.products.of.rest += few.low; /* as errors are */
+    sum.products.of.bound += few.low;
 }
 
 template <typename Acc, typename T>
