@@ -54,7 +54,8 @@ struct Terms {
     template <typename Use> __device__ __forceinline__ void each(const Share &part, Use use) const
     {
         bool are_sizes = of.term == GR_TERM_MAGNITUDE;
-        each_term(of, place, part.first, part.end, part.step, [&](auto one, auto other) {
+        Turn turn = {part.first - threadIdx.x, part.end, threadIdx.x, (unsigned)part.step};
+        each_term<false>(of, place, turn, [&](auto one, auto other) {
             double x = double(one), y = double(other);
             if (range == ELEMENTS)
                 use(are_sizes ? fabs(x) : x);

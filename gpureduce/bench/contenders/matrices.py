@@ -212,7 +212,7 @@ def _of_statistics(place: Place, case: Case, base: Any) -> Iterator[Contender]:
         "norm": lambda m, _: exact.norm(m, 2, case.axis),
     }
     if case.rows == 1:
-        made["vecdot"] = lambda m, _: exact.vecdot(m, m, case.axis)
+        made["vecdot"] = lambda m, _: exact.vecdot(m, m)
     runs |= {f"exact {name}": place.captured(of.each(make)) for name, make in made.items()}
 
     def theirs(function: Callable[..., Any], **more: Any) -> Run:
