@@ -63,29 +63,43 @@ INLINE approximate negative_of(approximate a)
     return (approximate){-a.high, -a.low, a.error};
 }
 
+/* a - x (y + y_low), if x y is a.high but for few last bits, and y_low is 0 or far below y. Then
+ * a.high less the rounded product is a float64. */
+INLINE approximate remainder_of(approximate a, doubles x, doubles y, doubles y_low)
+{
+    doubles product = x * y, high = a.high - product, rest = a.low;
+    doubles lost = two_sum(&rest, -rest_of_product(x, y, product));
+    rest -= x * y_low; /* rounds off less than LOST */
+    doubles low = two_sum(&high, rest);
+    return (approximate){high, low, a.error + magnitude(lost)};
+}
+
 /* Without an error if high + low is the quotient: it is often halfway between two floats. */
 INLINE approximate quotient_of(approximate a, approximate b)
 {
-    doubles quotient = a.high / b.high, size = magnitude(quotient), below = magnitude(b.high);
-    approximate part = product_of(exactly(quotient), (approximate){b.high, b.low, (doubles){0}});
-    approximate rest = sum_of(a, negative_of(part));
+    const lanes64 exponent = (lanes64){0} + ((int64_t)0x7ff << 52);
+    doubles quotient = a.high / b.high, size = magnitude(quotient);
+    doubles above_inverse = (doubles)(((int64_t)2046 << 52) - ((lanes64)b.high & exponent));
+    approximate rest = remainder_of(a, quotient, b.high, b.low);
     doubles low = rest.high / b.high, back = low * b.high;
     lanes64 is_whole = (lanes64)(back == rest.high) & is_plain(&rest) & is_plain(&b) &
                        (lanes64)(rest_of_product(low, b.high, back) == 0);
-    doubles error = 2 * (rest.error + magnitude(rest.low) + size * b.error) / below + LOST * size;
+    doubles error = 2 * (rest.error + magnitude(rest.low) + size * b.error) * above_inverse;
+    error = (doubles)((lanes64)(error + LOST * size) & ~is_whole);
     lanes64 vanishes = (lanes64)(quotient == 0) & (lanes64)(a.high != 0);
-    error = choose((lanes64)(b.error < 0x1p-40 * below) & ~vanishes, error, endless());
-    return checked(quotient, low, (doubles)((lanes64)error & ~is_whole));
+    lanes64 fits = (lanes64)(b.error < 0x1p-40 * magnitude(b.high)) & ~vanishes;
+    return checked(quotient, low, choose(fits, error, endless()));
 }
 
 INLINE approximate root_of(approximate a)
 {
     lanes64 is_zero = (lanes64)(a.high == 0) & is_plain(&a);
     doubles root = square_roots(a.high), inverse = 0.5 / root;
-    approximate one = exactly(root), rest = sum_of(a, negative_of(product_of(one, one)));
+    approximate rest = remainder_of(a, root, root, (doubles){0});
     lanes64 is_whole = (lanes64)(rest.high == 0) & is_plain(&rest);
-    doubles error = (doubles)((lanes64)(4 * rest.error * inverse + LOST * root) & ~is_whole);
-    error = choose((lanes64)(a.error < 0x1p-40 * a.high), error, endless());
+    doubles error = 4 * (rest.error + magnitude(rest.low)) * inverse + LOST * root;
+    error = choose((lanes64)(a.error < 0x1p-40 * a.high), (doubles)((lanes64)error & ~is_whole),
+                   endless());
     approximate found = checked(root, rest.high * inverse, error);
     return (approximate){choose(is_zero, a.high, found.high), choose(is_zero, a.low, found.low),
                          choose(is_zero, a.error, found.error)};
@@ -133,31 +147,48 @@ INLINE approximate zero_of_one(approximate above, doubles n)
                          choose(is_zero, (doubles){0}, above.error)};
 }
 
-INLINE approximate finish_one(const gr_finish_how *how, const gr_finish_planes *of, size_t i)
+/* What the sums of groups of n elements are divided by, unless it is a sum itself. */
+typedef struct {
+    approximate n, below;
+} divisor;
+
+INLINE void take_divisor(const gr_finish_how *how, doubles n, divisor *to)
 {
-    doubles count = load_doubles(of->n + i);
-    approximate n = exactly(count), above, below = n;
+    lanes64 differ = (lanes64)n ^ (lanes64)to->n.high;
+    int64_t any = 0;
+    for (int k = 0; k < WIDTH; k++)
+        any |= differ[k];
+    if (!any)
+        return;
+    to->n = exactly(n);
+    to->below = how->kind == GR_FINISH_RATIO ? to->n : free_of(n, how->ddof);
+    if (how->kind == GR_FINISH_VARIANCE)
+        to->below = product_of(to->n, to->below);
+}
+
+INLINE approximate finish_one(const gr_finish_how *how, const gr_finish_planes *of, size_t i,
+                              const divisor *by)
+{
+    approximate n = by->n, below = by->below, squares;
+    approximate above = total_of(of->first, how->first_count, of->stride, i);
+    if (how->second_count)
+        squares = total_of(of->second, how->second_count, of->stride, i);
     if (how->kind == GR_FINISH_RATIO) {
-        above = total_of(of->first, how->first_count, of->stride, i);
-        if (how->second_count)
-            below = total_of(of->second, how->second_count, of->stride, i);
+        below = how->second_count ? squares : below;
     } else if (how->kind == GR_FINISH_VARIANCE) {
-        above = product_of(n, total_of(of->second, how->second_count, of->stride, i));
+        above = product_of(n, squares);
         int pieces = how->first_count / how->parts;
         for (int k = 0; k < how->parts; k++) {
             approximate sum = total_of(of->first + k * pieces, pieces, of->stride, i);
             above = sum_of(above, negative_of(product_of(sum, sum)));
         }
-        below = product_of(n, free_of(count, how->ddof));
-        above = zero_of_one(above, count);
-    } else {
+    } else if (how->kind == GR_FINISH_DEVIATION) {
         approximate mean = exactly(load_doubles(of->mean + i));
-        approximate sum = total_of(of->first, how->first_count, of->stride, i);
-        approximate twice = product_of(exactly((doubles){0} - 2), sum);
-        above = sum_of(total_of(of->second, how->second_count, of->stride, i),
-                       product_of(mean, sum_of(product_of(n, mean), twice)));
-        below = free_of(count, how->ddof);
+        approximate twice = product_of(exactly((doubles){0} - 2), above);
+        above = sum_of(squares, product_of(mean, sum_of(product_of(n, mean), twice)));
     }
+    if (how->kind == GR_FINISH_VARIANCE)
+        above = zero_of_one(above, n.high);
     return quotient_of(above, below);
 }
 
@@ -166,17 +197,16 @@ INLINE approximate finish_one(const gr_finish_how *how, const gr_finish_planes *
 INLINE bool divide_plainly(const gr_finish_how *how, const gr_finish_planes *of, size_t i,
                            proven_lanes *value)
 {
-    proven_lanes sum;
-    load_lanes(&sum, of->first[0] + i, of->stride);
-    lanes64 more = (lanes64)sum.rest | (lanes64)sum.tail | (lanes64)sum.bound;
+    approximate sum = approximate_of(of->first[0] + i, of->stride);
+    lanes64 more = (lanes64)sum.low | (lanes64)sum.error;
     int64_t any = 0;
     for (int k = 0; k < WIDTH; k++)
         any |= more[k];
     if (any & INT64_MAX)
         return false;
-    doubles n = load_doubles(of->n + i), quotient = sum.sum / n, back = quotient * n;
+    doubles n = load_doubles(of->n + i), quotient = sum.high / n, back = quotient * n;
     lanes64 is_whole =
-        (lanes64)(back == sum.sum) & (lanes64)(rest_of_product(quotient, n, back) == 0);
+        (lanes64)(back == sum.high) & (lanes64)(rest_of_product(quotient, n, back) == 0);
     *value = (proven_lanes){.sum = quotient};
     if (how->target != GR_LOAD_f64) /* it is not yet the result */
         value->bound = (doubles)((lanes64)(0x1p-53 * magnitude(quotient)) & ~is_whole);
@@ -188,10 +218,12 @@ static void finish(const gr_finish_how *how, const gr_finish_planes *of, size_t 
 {
     bool is_mean = how->kind == GR_FINISH_RATIO && !how->root && how->first_count == 1 &&
                    how->second_count == 0;
+    divisor by = {.n.high = -endless()}; /* no number of elements */
     for (size_t i = 0; i < count; i += WIDTH) {
         proven_lanes stored;
         if (!is_mean || !divide_plainly(how, of, i, &stored)) {
-            approximate value = finish_one(how, of, i);
+            take_divisor(how, load_doubles(of->n + i), &by);
+            approximate value = finish_one(how, of, i, &by);
             if (how->root)
                 value = root_of(value);
             stored = (proven_lanes){value.high, value.low, {0}, value.error};

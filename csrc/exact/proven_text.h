@@ -338,6 +338,8 @@ ROWS(f64, 8, load_f64, one_f64)
 #include "exact/finish_text.h"
 #include "exact/terms_text.h"
 
+#include "exact/rolling_text.h"
+
 const gr_proven_kernels KERNELS = {
     .vector = GROUP,
     .rows_bf16 = rows_bf16,
@@ -353,5 +355,6 @@ const gr_proven_kernels KERNELS = {
     .bin_rows_f64 = bin_rows_f64,
     .round_sums = round_sums,
     .finish = finish,
+    .roll = roll,
     .widen = widen_elements,
 };

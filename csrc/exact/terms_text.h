@@ -8,9 +8,16 @@ typedef struct {
     lanes64 small;
 } term_lanes;
 
-INLINE void add_term(term_lanes *to, gr_term term, size_t size, doubles x, doubles y)
+/* Notes products that may be too small. */
+INLINE void note_small(lanes64 *small, doubles x, doubles y, doubles product)
 {
     const int64_t exponent = (int64_t)0x7ff << 52, least = (int64_t)(1023 - 960) << 52;
+    lanes64 no_zero = (lanes64)(x != 0) & (lanes64)(y != 0);
+    *small |= (((lanes64)product & exponent) - least) & no_zero;
+}
+
+INLINE void add_term(term_lanes *to, gr_term term, size_t size, doubles x, doubles y)
+{
     if (term == GR_TERM_MAGNITUDE) {
         add_element(&to->sum, magnitude(x), size);
         return;
@@ -18,8 +25,7 @@ INLINE void add_term(term_lanes *to, gr_term term, size_t size, doubles x, doubl
     doubles product = x * y, rest = two_sum(&to->sum.sum, product);
     if (size == sizeof(double)) {
         rest += rest_of_product(x, y, product);
-        lanes64 no_zero = (lanes64)(x != 0) & (lanes64)(y != 0);
-        to->small |= (((lanes64)product & exponent) - least) & no_zero;
+        note_small(&to->small, x, y, product);
     }
     to->sum.rest += rest;
     to->sum.bound += magnitude(rest);

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,29 +29,41 @@ def rolled(
         raise ValueError("windows move along an axis; a number has none")
     along = groups.one_axis(axis, array.ndim)
     rows = np.moveaxis(array, along, -1)
-    starts, ends, least = _windows(window, rows.shape[-1], min_periods, center)
+    windows = _windows(window, rows.shape[-1], min_periods, center)
     result = array.dtype.newbyteorder("=") if array.dtype.kind not in "biu" else np.dtype("f8")
     free = finite("ddof", ddof) if variance else None
     flat = rows.reshape(math.prod(rows.shape[:-1]), rows.shape[-1])
-    found = _results(flat, starts, ends, least, result, mean, free, root)
-    return np.moveaxis(found.reshape(*rows.shape[:-1], len(starts)), -1, along)
+    found = _results(flat, windows, result, mean, free, root)
+    return np.moveaxis(found.reshape(*rows.shape[:-1], found.shape[1]), -1, along)
 
 
-def _windows(
-    window: object, n: int, min_periods: object, center: object
-) -> tuple[Array, Array, int]:
-    """The first element of each window, the one after its last, and the numbers that it needs."""
+class _Windows(NamedTuple):
+    """Windows from `starts` to `ends`, or of one size, and the numbers that each needs."""
+
+    starts: Array | None
+    ends: Array | None
+    size: int
+    after: int  # the window's own element
+    least: int
+
+    def bounds(self, n: int) -> tuple[Array, Array]:
+        if self.starts is not None and self.ends is not None:
+            return self.starts, self.ends
+        last = np.arange(1, n + 1, dtype=np.int64) + self.after
+        return np.clip(last - self.size, 0, n), np.minimum(last, n)
+
+
+def _windows(window: object, n: int, min_periods: object, center: object) -> _Windows:
     if isinstance(window, tuple):
         if flag("center", center):
             raise ValueError("center is for windows of one size, not for (starts, ends)")
         starts, ends = _given(window, n)
         least = 1 if min_periods is None else whole("min_periods", min_periods, 0, _MOST)
-        return starts, ends, least
+        return _Windows(starts, ends, 0, 0, least)
     size = whole("window", window, 1, _MOST)
     least = size if min_periods is None else whole("min_periods", min_periods, 0, size)
     size = min(size, 2 * n + 1)
-    last = np.arange(1, n + 1, dtype=np.int64) + ((size - 1) // 2 if flag("center", center) else 0)
-    return np.maximum(last - size, 0).clip(max=n), np.minimum(last, n), least
+    return _Windows(None, None, size, (size - 1) // 2 if flag("center", center) else 0, least)
 
 
 def _given(window: tuple[Any, ...], n: int) -> tuple[Array, Array]:
@@ -80,10 +92,11 @@ def _counted(which: Array, starts: Array, ends: Array) -> Array:
 
 
 def _results(
-    rows: Array, starts: Array, ends: Array, least: int, result: np.dtype[Any], mean: bool,
-    free: float | None, root: bool,
+    rows: Array, windows: _Windows, result: np.dtype[Any], mean: bool, free: float | None,
+    root: bool,
 ) -> Array:  # fmt: skip
-    found = np.empty((len(rows), len(starts)), result)
+    starts, ends, size, after, least = windows
+    found = np.empty((len(rows), rows.shape[1] if starts is None else len(starts)), result)
     if not found.size:
         return found
     pieces = in_floats(rows)
@@ -92,22 +105,16 @@ def _results(
     numbers = pieces[0].astype(np.float64, copy=False)
     are_finite = np.isfinite(numbers)
     has_all = bool(are_finite.all())
-    n = (ends - starts)[None] if has_all else _counted(~np.isnan(numbers), starts, ends)
-    few = n < least
-    if free is not None:
-        few |= n <= free
-    elif mean:
-        few |= n == 0
-    counts = np.where(few, 1 + (free or 0), n) if mean or free is not None else np.ones_like(n)
+    bounds = (None, None) if has_all else windows.bounds(rows.shape[1])
     _host.rolling(
-        RATIO if free is None else VARIANCE, root, free is not None, free or 0.0,
-        np.ascontiguousarray(numbers if has_all else np.where(are_finite, numbers, 0)), starts,
-        ends, np.ascontiguousarray(np.broadcast_to(counts, found.shape), np.float64),
-        rows.dtype.itemsize > (2 if rows.dtype.kind in "iu" else 4), dtypes.load_of(result), found,
+        RATIO if free is None else VARIANCE, root, free is not None, mean or free is not None,
+        free or 0.0, np.ascontiguousarray(numbers if has_all else np.where(are_finite, numbers, 0)),
+        starts, ends, size, after, None if has_all else _counted(~np.isnan(numbers), *bounds),
+        least, dtypes.load_of(result), found,
     )  # fmt: skip
     if not has_all:
-        plus, minus = (_counted(numbers == x, starts, ends) > 0 for x in (np.inf, -np.inf))
+        few = np.isnan(found)
+        plus, minus = (_counted(numbers == x, *bounds) > 0 for x in (np.inf, -np.inf))
         found[plus], found[minus] = np.inf, -np.inf
-        few |= (plus & minus) if free is None else (plus | minus)
-    found[np.broadcast_to(few, found.shape)] = np.nan
+        found[few | ((plus & minus) if free is None else (plus | minus))] = np.nan
     return found
