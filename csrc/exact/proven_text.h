@@ -24,9 +24,9 @@ typedef struct {
 
 INLINE doubles two_sum(doubles *sum, doubles x)
 {
-    doubles before = *sum, after = before + x, part = after - before;
+    doubles before = *sum, after = before + x, part = minus(after, before);
     *sum = after;
-    return (before - (after - part)) + (x - part);
+    return minus(before, after - part) + minus(x, part);
 }
 
 INLINE doubles magnitude(doubles x)
@@ -239,8 +239,7 @@ INLINE void add_row(const unsigned char *in, size_t n, size_t size, load_pair *l
                     proven_lanes *total)
 {
     enum { ROW = STREAMS * WIDTH, PAGE = 4096 };
-    proven_lanes lanes[STREAMS];
-    memset(lanes, 0, sizeof lanes);
+    proven_lanes lanes[STREAMS] = {0};
     for (; n >= ROW; n -= ROW, in += ROW * size) {
         for (size_t i = 0; i < ROW * size; i += 64) /* the address may be past the array */
             __builtin_prefetch((const void *)((uintptr_t)in + PAGE + i));
@@ -297,6 +296,7 @@ INLINE void add_short_rows(const unsigned char *in, ptrdiff_t step, size_t n, si
         memset(&sum, 0, sizeof sum);
         for (size_t i = 0; i < n; i++) {
             doubles x;
+#pragma GCC unroll 8
             for (size_t l = 0; l < WIDTH; l++)
                 x[l] = load(in + (ptrdiff_t)(r + l < rows ? r + l : r) * step + i * size);
             add_element(&sum, x, size);

@@ -20,6 +20,7 @@ INLINE void move_lanes(bool has_squares, rolling_lanes *to, doubles x, doubles y
 INLINE doubles load_apart(const double *from, size_t apart)
 {
     doubles x;
+#pragma GCC unroll 8
     for (size_t l = 0; l < WIDTH; l++)
         x[l] = from[l * apart];
     return x;

@@ -55,8 +55,7 @@ INLINE void add_term_row(gr_term term, load_pair *load, size_t size, const unsig
                          const unsigned char *other, size_t n, proven_lanes *total)
 {
     enum { ROW = STREAMS * WIDTH };
-    term_lanes lanes[STREAMS];
-    memset(lanes, 0, sizeof lanes);
+    term_lanes lanes[STREAMS] = {0};
     for (; n >= ROW; n -= ROW, in += ROW * size, other += ROW * size)
         add_term_streams(term, load, size, in, other, lanes);
     if (n > 0) {
@@ -65,6 +64,7 @@ INLINE void add_term_row(gr_term term, load_pair *load, size_t size, const unsig
         copy_rest(y, other, n * size, ROW * size);
         add_term_streams(term, load, size, x, y, lanes);
     }
+#pragma GCC unroll 4
     for (int j = 0; j < STREAMS; j++)
         end_terms(&lanes[j]);
     merge_lanes(&lanes[0].sum, &lanes[2].sum);
@@ -83,9 +83,11 @@ INLINE void add_short_term_rows(gr_term term, load_one *load, size_t size, const
         memset(&sum, 0, sizeof sum);
         for (size_t i = 0; i < of->n; i++) {
             doubles x = {0}, y;
+#pragma GCC unroll 8
             for (size_t l = 0; l < WIDTH; l++)
                 x[l] = load(of->in + (ptrdiff_t)(r + l < rows ? r + l : r) * of->step + i * size);
             y = x;
+#pragma GCC unroll 8
             for (size_t l = 0; l < WIDTH && has_factors; l++)
                 y[l] = load(of->other + (ptrdiff_t)(r + l < rows ? r + l : r) * of->other_step +
                             i * size);
@@ -102,7 +104,7 @@ INLINE void add_all_term_rows(gr_term term, load_pair *load, load_one *one, size
     const size_t stride = (size_t)WIDTH * GR_PROVEN_ROWS;
     if (rows < GR_PROVEN_ROWS)
         memset(planes, 0, 4 * stride * sizeof *planes);
-    if (of->n <= 2 * WIDTH) {
+    if (of->n * size <= 32 * WIDTH) {
         add_short_term_rows(term, one, size, of, rows, planes, stride);
         return;
     }
