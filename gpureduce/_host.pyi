@@ -215,7 +215,6 @@ def finish(
 def rolling(
     kind: int,
     root: bool,
-    squares: bool,
     divides: bool,
     ddof: float,
     array: np.ndarray[Any, Any],

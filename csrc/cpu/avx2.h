@@ -38,12 +38,6 @@ INLINE void load_f16(const unsigned char *in, doubles pair[2])
     pair[1] = widen(from_half(in + 2 * WIDTH));
 }
 
-/* As in avx512.h. */
-INLINE doubles minus(doubles x, doubles y)
-{
-    return (doubles)_mm256_fmsub_pd((__m256d)x, _mm256_set1_pd(1), (__m256d)y);
-}
-
 /* x * y - product, which is a float64. */
 INLINE doubles rest_of_product(doubles x, doubles y, doubles product)
 {

@@ -40,12 +40,6 @@ INLINE void load_f16(const unsigned char *in, doubles pair[2])
     pair[1] = widen(from_half(in + 2 * WIDTH));
 }
 
-/* x - y by the unit for products: AMD's cannot add, and those that add would be busy otherwise. */
-INLINE doubles minus(doubles x, doubles y)
-{
-    return (doubles)_mm512_fmsub_pd((__m512d)x, _mm512_set1_pd(1), (__m512d)y);
-}
-
 /* x * y - product, which is a float64. */
 INLINE doubles rest_of_product(doubles x, doubles y, doubles product)
 {

@@ -76,11 +76,6 @@ INLINE void load_f16(const unsigned char *in, doubles pair[2])
     pair[1] = widen(high);
 }
 
-INLINE doubles minus(doubles x, doubles y)
-{
-    return x - y;
-}
-
 /* x * y - product, by Dekker's parts of 26 bits. */
 INLINE doubles rest_of_product(doubles x, doubles y, doubles product)
 {

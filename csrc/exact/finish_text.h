@@ -147,30 +147,13 @@ INLINE approximate zero_of_one(approximate above, doubles n)
                          choose(is_zero, (doubles){0}, above.error)};
 }
 
-/* What the sums of groups of n elements are divided by, unless it is a sum itself. */
-typedef struct {
-    approximate n, below;
-} divisor;
-
-INLINE void take_divisor(const gr_finish_how *how, doubles n, divisor *to)
+INLINE approximate finish_one(const gr_finish_how *how, const gr_finish_planes *of, size_t i)
 {
-    lanes64 differ = (lanes64)n ^ (lanes64)to->n.high;
-    int64_t any = 0;
-    for (int k = 0; k < WIDTH; k++)
-        any |= differ[k];
-    if (!any)
-        return;
-    to->n = exactly(n);
-    to->below = how->kind == GR_FINISH_RATIO ? to->n : free_of(n, how->ddof);
-    if (how->kind == GR_FINISH_VARIANCE)
-        to->below = product_of(to->n, to->below);
-}
-
-INLINE approximate finish_one(const gr_finish_how *how, const gr_finish_planes *of, size_t i,
-                              const divisor *by)
-{
-    approximate n = by->n, below = by->below, squares;
+    doubles count = load_doubles(of->n + i);
+    approximate n = exactly(count), below = n, squares;
     approximate above = total_of(of->first, how->first_count, of->stride, i);
+    if (how->kind != GR_FINISH_RATIO)
+        below = free_of(count, how->ddof);
     if (how->second_count)
         squares = total_of(of->second, how->second_count, of->stride, i);
     if (how->kind == GR_FINISH_RATIO) {
@@ -182,13 +165,13 @@ INLINE approximate finish_one(const gr_finish_how *how, const gr_finish_planes *
             approximate sum = total_of(of->first + k * pieces, pieces, of->stride, i);
             above = sum_of(above, negative_of(product_of(sum, sum)));
         }
+        above = zero_of_one(above, count);
+        below = product_of(n, below);
     } else if (how->kind == GR_FINISH_DEVIATION) {
         approximate mean = exactly(load_doubles(of->mean + i));
         approximate twice = product_of(exactly((doubles){0} - 2), above);
         above = sum_of(squares, product_of(mean, sum_of(product_of(n, mean), twice)));
     }
-    if (how->kind == GR_FINISH_VARIANCE)
-        above = zero_of_one(above, n.high);
     return quotient_of(above, below);
 }
 
@@ -218,12 +201,10 @@ static void finish(const gr_finish_how *how, const gr_finish_planes *of, size_t 
 {
     bool is_mean = how->kind == GR_FINISH_RATIO && !how->root && how->first_count == 1 &&
                    how->second_count == 0;
-    divisor by = {.n.high = -endless()}; /* no number of elements */
     for (size_t i = 0; i < count; i += WIDTH) {
         proven_lanes stored;
         if (!is_mean || !divide_plainly(how, of, i, &stored)) {
-            take_divisor(how, load_doubles(of->n + i), &by);
-            approximate value = finish_one(how, of, i, &by);
+            approximate value = finish_one(how, of, i);
             if (how->root)
                 value = root_of(value);
             stored = (proven_lanes){value.high, value.low, {0}, value.error};

@@ -22,6 +22,12 @@ typedef struct {
     doubles sum, rest, tail, bound;
 } proven_lanes;
 
+/* x - y, where there is one by the unit for products: AMD's units that add are busy otherwise. */
+INLINE doubles minus(doubles x, doubles y)
+{
+    return VECTOR_BYTES > 16 ? rest_of_product(x, (doubles){0} + 1, y) : x - y;
+}
+
 INLINE doubles two_sum(doubles *sum, doubles x)
 {
     doubles before = *sum, after = before + x, part = minus(after, before);

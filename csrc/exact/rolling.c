@@ -13,6 +13,7 @@
 #include "shared/sizes.h"
 #include "threads/interrupts.h"
 #include "threads/pool.h"
+#include "threads/processors.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -41,8 +42,7 @@ typedef struct {
 
 typedef struct {
     double n[BLOCK], results[BLOCK];
-    bool few[BLOCK], any_few; /* whose results are nan */
-    bool unproven;            /* a result of the last block */
+    bool few[BLOCK], unproven; /* whose results are nan; a result of the last block is not proven */
     double lanes[GR_ROLL_NUMBERS * GR_MOST_VECTOR / 2];
     double planes[8 * STRIDE], row[4 * GR_PROVEN_ROWS * GR_MOST_VECTOR / 2];
 } memory;
@@ -195,7 +195,6 @@ static void count(const block *here, bool one_n, size_t n)
 {
     const gr_rolling *of = here->of;
     memory *own = here->own;
-    own->any_few = false;
     for (size_t i = 0; i < (one_n ? 1 : n); i++) {
         int64_t start, end;
         size_t k = number_of(here, i);
@@ -203,7 +202,6 @@ static void count(const block *here, bool one_n, size_t n)
         int64_t some = of->counts ? of->counts[here->row * of->windows + k] : end - start;
         own->n[i] = of->divides ? (double)some : 1;
         own->few[i] = some < of->least || (of->divides && (double)some <= of->how.ddof);
-        own->any_few |= own->few[i];
     }
     if (one_n)
         memset(own->few, own->few[0], n);
@@ -223,7 +221,7 @@ static bool finish_block(block *here, bool one_n, size_t n, unsigned char *out)
     own->unproven = false;
     if (!gr_finish_groups(&of->how, planes, one_n, n, out, finish_exactly, here))
         return false;
-    for (size_t i = 0; i < n && own->any_few; i++)
+    for (size_t i = 0; i < n; i++)
         if (own->few[i])
             gr_store_float(out + i * size, __builtin_nan(""), of->how.target);
     return true;
@@ -241,11 +239,9 @@ static bool finish_windows(const gr_rolling *of, size_t row, size_t first, size_
     window at = {0};
     own->unproven = true;
     for (size_t some; first < end && !gr_ask_for_interrupts(); first += some) {
-        int64_t start, stop;
         some = gr_least(end - first, BLOCK);
-        find(of, first, &start, &stop);
         if (own->unproven)
-            begin(of, x, start, stop, &at, own);
+            at.start = INT64_MAX / 2; /* begin anew */
         add_windows(of, x, first, some, &at, own);
         block here = {of, own, row, first, 0, 0};
         if (!finish_block(&here, false, some, result_at(of, row, first)))
@@ -266,7 +262,7 @@ static bool finish_lanes(const gr_rolling *of, size_t row, size_t first, size_t 
     own->unproven = true;
     for (size_t i = 0, some; i < per_lane && !gr_ask_for_interrupts(); i += some) {
         here.first = first + i;
-        how.in = of->in + row * of->n + here.first + (size_t)(of->after + 1 - of->size);
+        how.in = of->in + row * of->n + ((ptrdiff_t)here.first + of->after + 1 - of->size);
         if (own->unproven) { /* the elements of the first windows but their last */
             memset(own->lanes, 0, sizeof own->lanes);
             how.before = 0;
@@ -322,7 +318,8 @@ static void run_task(size_t task, void *context)
 
 bool gr_rolling_results(const gr_rolling *of)
 {
-    size_t task = gr_least(of->windows, TASK + SIZES * (size_t)of->size);
+    size_t share = of->windows / (size_t)gr_thread_count();
+    size_t task = TASK + gr_least(share, SIZES * (size_t)of->size);
     division all = {of, task, (of->windows - 1) / task + 1, false};
     gr_parallel(of->rows * of->windows < TASK ? 1 : 0, of->rows * all.per_row, run_task, &all);
     return !all.failed;

@@ -12,9 +12,9 @@ typedef struct {
     const double *in;  /* rows of n finite numbers, one after the other */
     size_t rows, n, windows;
     const int64_t *starts, *ends;
-    int64_t size, after;
+    ptrdiff_t size, after;
     const int64_t *counts; /* of the elements of each row's windows; NULL: all of them count */
-    int64_t least;         /* elements of a window: fewer, or `ddof`, make nan */
+    ptrdiff_t least;       /* elements of a window: fewer, or `ddof`, make nan */
     unsigned char *out;    /* the results of each row's windows */
 } gr_rolling;
 

@@ -38,7 +38,7 @@ INLINE void end_terms(term_lanes *of)
     of->sum.bound += (doubles)((lanes64)lost & (lanes64)(of->small < 0));
 }
 
-typedef double unaligned __attribute__((vector_size(VECTOR_BYTES), aligned(8), may_alias));
+typedef double unaligned __attribute__((vector_size(VECTOR_BYTES), aligned(1), may_alias));
 
 /* Loads each vector once: compilers repeat the loads of memory operands, and lines of arrays whose
  * addresses are alike evict each other from AMD's first-level cache. */

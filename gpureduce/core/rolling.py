@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -37,20 +37,9 @@ def rolled(
     return np.moveaxis(found.reshape(*rows.shape[:-1], found.shape[1]), -1, along)
 
 
-class _Windows(NamedTuple):
-    """Windows from `starts` to `ends`, or of one size, and the numbers that each needs."""
-
-    starts: Array | None
-    ends: Array | None
-    size: int
-    after: int  # the window's own element
-    least: int
-
-    def bounds(self, n: int) -> tuple[Array, Array]:
-        if self.starts is not None and self.ends is not None:
-            return self.starts, self.ends
-        last = np.arange(1, n + 1, dtype=np.int64) + self.after
-        return np.clip(last - self.size, 0, n), np.minimum(last, n)
+# The first element of each window and the one after its last, or None twice; or a size, and how far
+# the last element is after the window's own; and the numbers that a window needs.
+_Windows = tuple[Array | None, Array | None, int, int, int]
 
 
 def _windows(window: object, n: int, min_periods: object, center: object) -> _Windows:
@@ -59,11 +48,11 @@ def _windows(window: object, n: int, min_periods: object, center: object) -> _Wi
             raise ValueError("center is for windows of one size, not for (starts, ends)")
         starts, ends = _given(window, n)
         least = 1 if min_periods is None else whole("min_periods", min_periods, 0, _MOST)
-        return _Windows(starts, ends, 0, 0, least)
+        return starts, ends, 0, 0, least
     size = whole("window", window, 1, _MOST)
     least = size if min_periods is None else whole("min_periods", min_periods, 0, size)
     size = min(size, 2 * n + 1)
-    return _Windows(None, None, size, (size - 1) // 2 if flag("center", center) else 0, least)
+    return None, None, size, (size - 1) // 2 if flag("center", center) else 0, least
 
 
 def _given(window: tuple[Any, ...], n: int) -> tuple[Array, Array]:
@@ -82,6 +71,13 @@ def _given(window: tuple[Any, ...], n: int) -> tuple[Array, Array]:
         k = int(wrong[0])
         raise ValueError(f"window {k} is from {starts[k]} to {ends[k]}: it must lie in 0 to {n}")
     return starts.astype(np.int64), ends.astype(np.int64)
+
+
+def _bounds(windows: _Windows, n: int) -> tuple[Array, Array]:
+    starts, ends, size, after, _ = windows
+    last = np.arange(1, n + 1) + after
+    return (np.clip(last - size, 0, n) if starts is None else starts,
+            np.minimum(last, n) if ends is None else ends)  # fmt: skip
 
 
 def _counted(which: Array, starts: Array, ends: Array) -> Array:
@@ -105,14 +101,14 @@ def _results(
     numbers = pieces[0].astype(np.float64, copy=False)
     are_finite = np.isfinite(numbers)
     has_all = bool(are_finite.all())
-    bounds = (None, None) if has_all else windows.bounds(rows.shape[1])
+    bounds = None if has_all else _bounds(windows, rows.shape[1])
     _host.rolling(
-        RATIO if free is None else VARIANCE, root, free is not None, mean or free is not None,
-        free or 0.0, np.ascontiguousarray(numbers if has_all else np.where(are_finite, numbers, 0)),
-        starts, ends, size, after, None if has_all else _counted(~np.isnan(numbers), *bounds),
+        RATIO if free is None else VARIANCE, root, mean or free is not None, free or 0.0,
+        np.ascontiguousarray(numbers if has_all else np.where(are_finite, numbers, 0)),
+        starts, ends, size, after, _counted(~np.isnan(numbers), *bounds) if bounds else None,
         least, dtypes.load_of(result), found,
     )  # fmt: skip
-    if not has_all:
+    if bounds and np.isinf(numbers).any():
         few = np.isnan(found)
         plus, minus = (_counted(numbers == x, *bounds) > 0 for x in (np.inf, -np.inf))
         found[plus], found[minus] = np.inf, -np.inf

@@ -74,22 +74,18 @@ PyObject *gr_py_rolling(PyObject *Py_UNUSED(module), PyObject *args)
 {
     gr_rolling of = {.how = {.first_count = 1, .parts = 1}};
     PyObject *array, *starts, *ends, *counts, *out;
-    int kind, root, squares, divides, target;
-    long long size, after, least;
-    if (!PyArg_ParseTuple(args, "ipppdOOOLLOLiO", &kind, &root, &squares, &divides, &of.how.ddof,
-                          &array, &starts, &ends, &size, &after, &counts, &least, &target, &out))
+    int kind, root, divides, target;
+    if (!PyArg_ParseTuple(args, "ippdOOOnnOniO", &kind, &root, &divides, &of.how.ddof, &array,
+                          &starts, &ends, &of.size, &of.after, &counts, &of.least, &target, &out))
         return NULL;
     of.how.kind = (gr_finish_kind)kind;
     of.how.root = root;
-    of.how.second_count = squares;
+    of.how.second_count = kind == GR_FINISH_VARIANCE;
     of.how.target = (gr_load)target;
     of.divides = divides;
-    of.size = size;
-    of.after = after;
-    of.least = least;
     bool fits = PyArray_Check(array) && PyArray_NDIM((PyArrayObject *)array) == 2 &&
                 (starts == Py_None || PyArray_Check(starts)) && gr_is_float(of.how.target) &&
-                kind == (squares ? GR_FINISH_VARIANCE : GR_FINISH_RATIO);
+                (kind == GR_FINISH_VARIANCE || kind == GR_FINISH_RATIO);
     of.rows = fits ? (size_t)PyArray_DIM((PyArrayObject *)array, 0) : 0;
     of.n = fits ? (size_t)PyArray_DIM((PyArrayObject *)array, 1) : 0;
     of.windows = of.n;
@@ -106,7 +102,7 @@ PyObject *gr_py_rolling(PyObject *Py_UNUSED(module), PyObject *args)
     for (size_t i = 0; i < of.windows && fits && of.starts; i++)
         fits = of.starts[i] >= 0 && of.starts[i] <= of.ends[i] && (size_t)of.ends[i] <= of.n;
     fits = fits && of.in && of.out && of.windows > 0 && (of.counts || counts == Py_None) &&
-           size >= 0 && (size_t)size / 2 <= of.n && after >= 0 && after <= size;
+           of.size >= 0 && (size_t)of.size / 2 <= of.n && of.after >= 0 && of.after <= of.size;
     if (!fits) {
         PyErr_SetString(PyExc_ValueError, "expected contiguous rows, windows of them, and results");
         return NULL;
