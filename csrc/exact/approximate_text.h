@@ -65,29 +65,43 @@ INLINE approximate negative_of(approximate a)
     return (approximate){-a.high, -a.low, a.error};
 }
 
+/* a - x (y + y_low), if x y is a.high but for few last bits, and y_low is 0 or far below y. Then
+ * a.high less the rounded product is a float64. */
+INLINE approximate remainder_of(approximate a, doubles x, doubles y, doubles y_low)
+{
+    doubles product = x * y, high = a.high - product, rest = a.low;
+    doubles lost = two_sum(&rest, -rest_of_product(x, y, product));
+    rest -= x * y_low; /* rounds off less than LOST */
+    doubles low = two_sum(&high, rest);
+    return (approximate){high, low, a.error + magnitude(lost)};
+}
+
 /* Without an error if high + low is the quotient: it is often halfway between two floats. */
 INLINE approximate quotient_of(approximate a, approximate b)
 {
-    doubles quotient = a.high / b.high, size = magnitude(quotient), below = magnitude(b.high);
-    approximate part = product_of(exactly(quotient), (approximate){b.high, b.low, (doubles){0}});
-    approximate rest = sum_of(a, negative_of(part));
+    const lanes64 exponent = (lanes64){0} + ((int64_t)0x7ff << 52);
+    doubles quotient = a.high / b.high, size = magnitude(quotient);
+    doubles above_inverse = (doubles)(((int64_t)2046 << 52) - ((lanes64)b.high & exponent));
+    approximate rest = remainder_of(a, quotient, b.high, b.low);
     doubles low = rest.high / b.high, back = low * b.high;
     lanes64 is_whole = (lanes64)(back == rest.high) & is_plain(&rest) & is_plain(&b) &
                        (lanes64)(rest_of_product(low, b.high, back) == 0);
-    doubles error = 2 * (rest.error + magnitude(rest.low) + size * b.error) / below + LOST * size;
+    doubles error = 2 * (rest.error + magnitude(rest.low) + size * b.error) * above_inverse;
+    error = (doubles)((lanes64)(error + LOST * size) & ~is_whole);
     lanes64 vanishes = (lanes64)(quotient == 0) & (lanes64)(a.high != 0);
-    error = choose((lanes64)(b.error < 0x1p-40 * below) & ~vanishes, error, endless());
-    return checked(quotient, low, (doubles)((lanes64)error & ~is_whole));
+    lanes64 fits = (lanes64)(b.error < 0x1p-40 * magnitude(b.high)) & ~vanishes;
+    return checked(quotient, low, choose(fits, error, endless()));
 }
 
 INLINE approximate root_of(approximate a)
 {
     lanes64 is_zero = (lanes64)(a.high == 0) & is_plain(&a);
     doubles root = square_roots(a.high), inverse = 0.5 / root;
-    approximate one = exactly(root), rest = sum_of(a, negative_of(product_of(one, one)));
+    approximate rest = remainder_of(a, root, root, (doubles){0});
     lanes64 is_whole = (lanes64)(rest.high == 0) & is_plain(&rest);
-    doubles error = (doubles)((lanes64)(4 * rest.error * inverse + LOST * root) & ~is_whole);
-    error = choose((lanes64)(a.error < 0x1p-40 * a.high), error, endless());
+    doubles error = 4 * (rest.error + magnitude(rest.low)) * inverse + LOST * root;
+    error = choose((lanes64)(a.error < 0x1p-40 * a.high), (doubles)((lanes64)error & ~is_whole),
+                   endless());
     approximate found = checked(root, rest.high * inverse, error);
     return (approximate){choose(is_zero, a.high, found.high), choose(is_zero, a.low, found.low),
                          choose(is_zero, a.error, found.error)};

@@ -27,27 +27,27 @@ INLINE doubles load_doubles(const double *from)
 INLINE approximate finish_one(const gr_finish_how *how, const gr_finish_planes *of, size_t i)
 {
     doubles count = load_doubles(of->n + i);
-    approximate n = exactly(count), above, below = n;
+    approximate n = exactly(count), below = n, squares;
+    approximate above = total_of(of->first, how->first_count, of->stride, i);
+    if (how->kind != GR_FINISH_RATIO)
+        below = free_of(count, how->ddof);
+    if (how->second_count)
+        squares = total_of(of->second, how->second_count, of->stride, i);
     if (how->kind == GR_FINISH_RATIO) {
-        above = total_of(of->first, how->first_count, of->stride, i);
-        if (how->second_count)
-            below = total_of(of->second, how->second_count, of->stride, i);
+        below = how->second_count ? squares : below;
     } else if (how->kind == GR_FINISH_VARIANCE) {
-        above = product_of(n, total_of(of->second, how->second_count, of->stride, i));
+        above = product_of(n, squares);
         int pieces = how->first_count / how->parts;
         for (int k = 0; k < how->parts; k++) {
             approximate sum = total_of(of->first + k * pieces, pieces, of->stride, i);
             above = sum_of(above, negative_of(product_of(sum, sum)));
         }
-        below = product_of(n, free_of(count, how->ddof));
         above = zero_of_one(above, count);
-    } else {
+        below = product_of(n, below);
+    } else if (how->kind == GR_FINISH_DEVIATION) {
         approximate mean = exactly(load_doubles(of->mean + i));
-        approximate sum = total_of(of->first, how->first_count, of->stride, i);
-        approximate twice = product_of(exactly((doubles){0} - 2), sum);
-        above = sum_of(total_of(of->second, how->second_count, of->stride, i),
-                       product_of(mean, sum_of(product_of(n, mean), twice)));
-        below = free_of(count, how->ddof);
+        approximate twice = product_of(exactly((doubles){0} - 2), above);
+        above = sum_of(squares, product_of(mean, sum_of(product_of(n, mean), twice)));
     }
     return quotient_of(above, below);
 }
@@ -57,17 +57,16 @@ INLINE approximate finish_one(const gr_finish_how *how, const gr_finish_planes *
 INLINE bool divide_plainly(const gr_finish_how *how, const gr_finish_planes *of, size_t i,
                            proven_lanes *value)
 {
-    proven_lanes sum;
-    load_lanes(&sum, of->first[0] + i, of->stride);
-    lanes64 more = (lanes64)sum.rest | (lanes64)sum.tail | (lanes64)sum.bound;
+    approximate sum = approximate_of(of->first[0] + i, of->stride);
+    lanes64 more = (lanes64)sum.low | (lanes64)sum.error;
     int64_t any = 0;
     for (int k = 0; k < WIDTH; k++)
         any |= more[k];
     if (any & INT64_MAX)
         return false;
-    doubles n = load_doubles(of->n + i), quotient = sum.sum / n, back = quotient * n;
+    doubles n = load_doubles(of->n + i), quotient = sum.high / n, back = quotient * n;
     lanes64 is_whole =
-        (lanes64)(back == sum.sum) & (lanes64)(rest_of_product(quotient, n, back) == 0);
+        (lanes64)(back == sum.high) & (lanes64)(rest_of_product(quotient, n, back) == 0);
     *value = (proven_lanes){.sum = quotient};
     if (how->target != GR_LOAD_f64) /* it is not yet the result */
         value->bound = (doubles)((lanes64)(0x1p-53 * magnitude(quotient)) & ~is_whole);

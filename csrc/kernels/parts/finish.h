@@ -29,6 +29,11 @@ struct doubles {
         value += more.value;
         return *this;
     }
+    __device__ __forceinline__ doubles &operator-=(const doubles &more)
+    {
+        value -= more.value;
+        return *this;
+    }
 };
 
 __device__ __forceinline__ lanes64::operator doubles() const
@@ -72,6 +77,16 @@ __device__ __forceinline__ lanes64 operator&(const lanes64 &a, const lanes64 &b)
 __device__ __forceinline__ lanes64 operator|(const lanes64 &a, const lanes64 &b)
 {
     return {a.bits | b.bits};
+}
+
+__device__ __forceinline__ lanes64 operator+(const lanes64 &a, long long b)
+{
+    return {a.bits + b};
+}
+
+__device__ __forceinline__ lanes64 operator-(long long a, const lanes64 &b)
+{
+    return {a - b.bits};
 }
 
 __device__ __forceinline__ lanes64 operator~(const lanes64 &a)
