@@ -3,11 +3,14 @@
 The functions have the arguments and the result dtypes of NumPy's, and return values without a
 timing. Each result is defined as a real number, and is the float nearest to it, ties to even. So it
 does not depend on the order of the elements, on the memory layout or on the number of threads.
-Arrays are in host memory, so far.
+
+Of floats on a GPU there are `sum`, `segment_sum`, `mean`, `var`, `std`, `moments`, `norm` of order
+1 and 2, `dot` and `vecdot`. Their results lie on the same GPU, and nothing waits for them.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any, NamedTuple
 
@@ -16,7 +19,7 @@ import numpy.typing as npt
 
 from gpureduce import _host
 from gpureduce.core import arrays, dtypes, groups, rolling, running, segments, summation
-from gpureduce.core.checks import shown, whole
+from gpureduce.core.checks import finite, shown, whole
 from gpureduce.core.dtypes import Array
 from gpureduce.core.moments import (
     ELEMENT,
@@ -42,6 +45,7 @@ from gpureduce.core.statistics import (
     variances_of,
     weights_of,
 )
+from gpureduce.lazy_import import load
 
 __all__ = [
     "MomentsResult",
@@ -78,6 +82,23 @@ _VAR = (VARIANCE, False, ELEMENT, SQUARE, True)
 _STD = (VARIANCE, True, ELEMENT, SQUARE, True)
 _NORM = {1: (RATIO, False, MAGNITUDE, -1, False), 2: (RATIO, True, SQUARE, -1, False)}
 _DOT = (RATIO, False, PRODUCT, -1, False)
+
+
+def _made(
+    a: Any, how: tuple[int, bool, int, int, bool], axis: Any, dtype: Any = None, out: Any = None,
+    keepdims: Any = False, ddof: float = 0, *, where: Any = True, mean: Any = None,
+    other: Any = None,
+) -> Any:  # fmt: skip
+    """What is made of an array on a GPU; None of other arrays."""
+    if type(a) is np.ndarray or not arrays.lies_on_a_gpu(a):
+        return None
+    if where is not True or mean is not None:
+        name = "mean" if where is True else "where"
+        raise TypeError(f"{name} is for arrays in host memory: leave it out for one on a GPU")
+    kind, root, first, second, over_n = how
+    on_device = load("core.axis_on_device")
+    made = on_device.Made(kind, root, max(first, second), over_n, finite("ddof", ddof))
+    return on_device.made_gpu(a, made, axis, dtype, out, keepdims, other)
 
 
 class MomentsResult(NamedTuple):
@@ -123,7 +144,8 @@ def mean(
         found = _host.finish_plainly(a, axis, keepdims, _MEAN, 0)
         if found is not None:
             return found
-    return mean_of(Call(a, axis, keepdims, where), dtype, out)
+    found = _made(a, _MEAN, axis, dtype, out, keepdims, where=where)
+    return mean_of(Call(a, axis, keepdims, where), dtype, out) if found is None else found
 
 
 def nanmean(
@@ -172,6 +194,9 @@ def var(
         found = _host.finish_plainly(a, axis, keepdims, _VAR, ddof)
         if found is not None:
             return found
+    found = _made(a, _VAR, axis, dtype, out, keepdims, ddof, where=where, mean=mean)
+    if found is not None:
+        return found
     call = Call(a, axis, keepdims, where)
     return call.stored(variances_of(call, dtype, ddof, mean), out)
 
@@ -185,6 +210,9 @@ def std(
         found = _host.finish_plainly(a, axis, keepdims, _STD, ddof)
         if found is not None:
             return found
+    found = _made(a, _STD, axis, dtype, out, keepdims, ddof, where=where, mean=mean)
+    if found is not None:
+        return found
     call = Call(a, axis, keepdims, where)
     return call.stored(variances_of(call, dtype, ddof, mean, root=True), out)
 
@@ -212,6 +240,12 @@ def moments(
     where: Any = True,
 ) -> MomentsResult:  # fmt: skip
     """The number of elements, their mean and their variance."""
+    found = _made(a, _VAR, axis, None, None, keepdims, ddof, where=where)
+    if found is not None:
+        view: Any = a
+        axes = groups.reduced_axes(axis, len(view.shape))
+        n = math.prod(view.shape[i] for i in axes)
+        return MomentsResult(n, mean(a, axis, keepdims=keepdims), found)
     call = Call(a, axis, keepdims, where)
     count = call.stored(call.counts().astype(np.int64), None)
     found = mean_of(call, None, None)
@@ -350,6 +384,8 @@ def norm(x: npt.ArrayLike, ord: float = 2, axis: Axis = None, keepdims: bool = F
         raise ValueError(f"ord must be 1, 2 or inf, not {shown(ord)}")
     if ord != np.inf:
         found = _host.finish_plainly(x, axis, keepdims, _NORM[int(ord)], -1)
+        if found is None:
+            found = _made(x, _NORM[int(ord)], axis, keepdims=keepdims)
         if found is not None:
             return found
     call = Call(x, axis, keepdims, True)
@@ -369,10 +405,28 @@ def norm(x: npt.ArrayLike, ord: float = 2, axis: Axis = None, keepdims: bool = F
     return dtypes.quietly(np.max, sizes, axis=call.axes, keepdims=keepdims, initial=0)
 
 
+def _product(a: Any, b: Any, axis: int) -> Any:
+    """The sums of the products of two arrays on a GPU; None of other arrays."""
+    if type(a) is np.ndarray or not arrays.lies_on_a_gpu(a):
+        return None
+    kinds = [
+        (type(one), getattr(one, "shape", None), str(getattr(one, "dtype", ""))) for one in (a, b)
+    ]
+    if kinds[0] != kinds[1]:
+        first, second = (
+            f"a {kind.__name__} of {dtype} of shape {shape}" for kind, shape, dtype in kinds
+        )
+        raise TypeError(
+            f"on a GPU, both arrays have one type, dtype and shape; these are {first} and {second}"
+        )
+    return _made(a, _DOT, axis, other=b)
+
+
 def dot(a: npt.ArrayLike, b: npt.ArrayLike) -> Any:
     """The sum of the products of two one-dimensional arrays, rounded once."""
     if getattr(a, "ndim", 0) == 1:
         found = _host.finish_plainly(a, 0, False, _DOT, -1, b)
+        found = _product(a, b, 0) if found is None else found
         if found is not None:
             return found
     x, y = (arrays.as_array(one)[...] for one in (a, b))
@@ -388,6 +442,7 @@ def vecdot(x1: npt.ArrayLike, x2: npt.ArrayLike, axis: int = -1) -> Any:
     """The sums of the products conj(x1) * x2 along an axis, each rounded once."""
     if type(axis) is int:
         found = _host.finish_plainly(x1, axis, False, _DOT, -1, x2)
+        found = _product(x1, x2, axis) if found is None else found
         if found is not None:
             return found
     both = [arrays.as_array(one) for one in (x1, x2)]

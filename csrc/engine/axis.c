@@ -40,14 +40,15 @@ static gr_status allocate(gr_axis_plan *plan, gr_axis_plan *last, scratch *neede
     const gr_groups_request *request = plan->request;
     gr_arena *arena = &needed->arena;
     size_t shares = plan->shares * plan->pieces;
+    bool has_partial = shares > 1 || plan->is_apart;
     gr_arena_take(arena, last ? last->words : plan->words, sizeof(uint64_t));
     size_t marks = gr_arena_take(arena, last ? plan->sum_count / 32 + 2 : 0, sizeof(unsigned));
     arena->zeroed = arena->bytes;
-    size_t partial = gr_arena_take(arena, shares > 1 ? plan->sum_count * shares : 0,
+    size_t partial = gr_arena_take(arena, has_partial ? plan->sum_count * shares : 0,
                                    gr_axis_acc_size(request->acc));
     if (gr_arena_open(arena, request->device, request->stream, error) != GR_OK)
         return error->status;
-    needed->partial = shares > 1 ? arena->base + partial : NULL;
+    needed->partial = has_partial ? arena->base + partial : NULL;
     if (last) {
         plan->sums.any_unproven = last->sums.any_unproven = (void *)(arena->base + marks);
         plan->sums.unproven = last->sums.unproven = plan->sums.any_unproven + 1;

@@ -5,7 +5,7 @@
 
 bool gr_acc_is_proven(gr_acc acc)
 {
-    return acc == GR_ACC_proven || acc == GR_ACC_proven3;
+    return acc >= GR_ACC_proven;
 }
 
 int gr_axis_load(const gr_groups_request *request)
@@ -138,6 +138,7 @@ gr_status gr_axis_describe_layout(const gr_groups_request *request, const gr_axe
     *layout = (gr_layout){.base = axes->in,
                           .mask = axes->mask,
                           .load = request->load,
+                          .term = axes->term,
                           .kept = axes->kept.count,
                           .reduced = axes->reduced.count};
     int dims = axes->kept.count + axes->reduced.count;

@@ -33,6 +33,7 @@ enum {
     MOST_AGAIN = 1 << 29,     /* elements of a sum whose digits fit into 62 bits */
     LANE_TERMS = 4,           /* the least elements per lane of exact_levels .. */
     LEAST_LANE_SHARE = 32,    /* .. and of warps that share a sum */
+    APART_SUMS = 16,          /* results per multiprocessor that are worth a launch */
     SM_THREADS = 2048
 };
 
@@ -46,6 +47,8 @@ size_t gr_axis_acc_size(gr_acc acc)
     switch (acc) {
     case GR_ACC_proven: return sizeof(gr_proven);
     case GR_ACC_proven3: return sizeof(gr_proven3);
+    case GR_ACC_moments: return 2 * sizeof(gr_proven);
+    case GR_ACC_moments3: return sizeof(gr_proven3) + sizeof(gr_proven);
     default: return gr_acc_size(acc);
     }
 }
@@ -128,7 +131,7 @@ static gr_status shape_tiles(gr_axis_plan *p, size_t bytes, size_t most, gr_erro
 static void shape_lanes(gr_axis_plan *p, size_t rows)
 {
     size_t full = sms_of(p) * (SM_THREADS / GR_WARP), columns = p->matrix.columns;
-    bool are_usual = p->matrix.column_step == 1 && p->pieces == 1;
+    bool are_usual = p->matrix.column_step == 1 && p->pieces == 1 && columns > 1;
     p->row_team = columns > ROW_LANES && rows < full ? p->block : GR_WARP;
     if (p->row_team > GR_WARP)
         p->shared_bytes = p->block / GR_WARP * gr_axis_acc_size(p->request->acc);
@@ -311,6 +314,20 @@ static void shape_levels(gr_axis_plan *p)
                        sms_of(p) * (SM_THREADS / p->block));
 }
 
+static void shape_terms(gr_axis_plan *p)
+{
+    size_t most = sms_of(p) * 2, per_block = (size_t)GR_TERMS_THREADS * SHARE_TERMS;
+    size_t idle = p->sum_count ? most / p->sum_count : 0;
+    p->lanes = p->block = (unsigned)gr_least(
+        gr_ceil_div(p->terms ? p->terms : 1, GR_WARP) * GR_WARP, GR_TERMS_THREADS);
+    p->level_shares = gr_least(idle, p->terms / per_block);
+    p->level_shares = p->level_shares ? p->level_shares : 1;
+    size_t words = GR_TERMS_SUMS * GR_LEVELS_WORDS;
+    p->words = p->level_shares > 1 ? p->sum_count * words : 0;
+    p->shared_bytes = words * sizeof(uint64_t) + GR_TERMS_ROOM;
+    p->grid = gr_least(p->sum_count * p->level_shares, most * 2);
+}
+
 static void shape_layout(gr_axis_plan *p)
 {
     if (is(p, "exact_levels")) {
@@ -383,10 +400,18 @@ static void decide_on_adding_again(gr_axis_plan *p, gr_axis_form found)
     bool is_shared = found == AS_ROWS || by_block || p->terms <= AGAIN_TERMS ||
                      p->sum_count >= sms_of(p) * AGAIN_SUMS;
     bool leaves_all = is(p, "row_split") || (is(p, "row_tile") && p->kernel->load == GR_LOAD_f64);
-    p->adds_again =
-        p->shares * p->pieces == 1 && is_shared && !leaves_all && p->terms <= MOST_AGAIN;
+    p->adds_again = !p->sums.made.is_made && p->shares * p->pieces == 1 && is_shared &&
+                    !leaves_all && p->terms <= MOST_AGAIN;
     if (by_block && p->adds_again && p->shared_bytes < GR_LEVELS_WORDS * sizeof(uint64_t))
         p->shared_bytes = GR_LEVELS_WORDS * sizeof(uint64_t);
+}
+
+/* One lane of a warp or block has each sum. To make a result takes it as long as some hundred
+ * elements, so the lanes of another launch make all results at once, if there are many. */
+static bool makes_apart(const gr_axis_plan *p)
+{
+    return p->sums.made.is_made && p->sum_count >= sms_of(p) * APART_SUMS &&
+           (is(p, "row_warp") || is(p, "row_group") || is(p, "row_block"));
 }
 
 static gr_status shape(gr_axis_plan *p, gr_axis_form found, gr_error *error)
@@ -400,6 +425,7 @@ static gr_status shape(gr_axis_plan *p, gr_axis_form found, gr_error *error)
         shape_layout(p);
     else if ((found == AS_COLUMNS ? shape_columns(p, error) : shape_rows(p, error)) != GR_OK)
         return error->status;
+    p->is_apart = makes_apart(p);
     if (gr_acc_is_proven(p->request->acc) && !p->lanes)
         decide_on_adding_again(p, found);
     if (p->request->grid)
@@ -422,6 +448,7 @@ void gr_start_axis_plan(const gr_groups_request *request, gr_axis_plan *p)
                         .terms = gr_axes_size(&request->axes.reduced)};
     p->sums.base = request->axes.out;
     p->sums.count = p->terms;
+    p->sums.made.n = request->sums.made.over_n ? (double)p->terms : 1;
     p->sums.has_initial = gr_has_initial(&request->sums);
     p->sums.additions = 4.0 * (double)p->terms + 1e5; /* merges of threads and shares included */
 }
@@ -446,7 +473,9 @@ gr_status gr_plan_axis(const gr_groups_request *request, gr_axis_plan *p, gr_err
     if (p->pieces > MOST_PIECES && p->sum_count < sms_of(p))
         found = AS_LAYOUT;
     if (number < 0)
-        number = gr_strategy_named(found == AS_ROWS      ? choose_rows(p)
+        number = gr_strategy_named(axes.term == GR_TERM_MAGNITUDE || axes.term == GR_TERM_PRODUCT
+                                       ? "any_layout"
+                                   : found == AS_ROWS    ? choose_rows(p)
                                    : found == AS_COLUMNS ? choose_columns(p)
                                                          : "any_layout");
     p->strategy = gr_strategy_at(number);
@@ -468,9 +497,8 @@ gr_status gr_plan_shares(const gr_axis_plan *first, const void *partial, gr_axis
                          gr_error *error)
 {
     gr_acc acc = first->request->acc;
-    gr_load load = acc == GR_ACC_proven    ? GR_LOAD_proven
-                   : acc == GR_ACC_proven3 ? GR_LOAD_proven3
-                                           : gr_load_of_acc(acc);
+    gr_load load = gr_acc_is_proven(acc) ? (gr_load)(GR_LOAD_proven + (acc - GR_ACC_proven))
+                                         : gr_load_of_acc(acc);
     int number = gr_strategy_named("row_lanes");
     size_t shares = first->shares * first->pieces;
     bool are_apart = first->matrix.outer > 1 && first->teams; /* sums of pieces of columns */
@@ -494,13 +522,14 @@ gr_status gr_plan_shares(const gr_axis_plan *first, const void *partial, gr_axis
 gr_status gr_plan_levels(const gr_axis_plan *first, gr_axis_plan *p, gr_error *error)
 {
     gr_axes axes = first->request->axes;
-    int number = gr_strategy_named("exact_levels");
+    bool is_made = first->sums.made.is_made;
+    int number = gr_strategy_named(is_made ? "exact_terms" : "exact_levels");
     *p = *first;
     p->strategy = gr_strategy_at(number);
     p->kernel = gr_find_kernel(number, GR_LOAD_any, GR_ACC_f64, 0);
     p->block = BLOCK;
     gr_axis_simplify(&axes, first->request->sums.parts);
     if (gr_axis_describe_layout(first->request, &axes, &p->layout, error) == GR_OK)
-        shape_levels(p);
+        (is_made ? shape_terms : shape_levels)(p);
     return error->status;
 }

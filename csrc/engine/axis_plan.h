@@ -24,6 +24,7 @@ typedef struct {
     unsigned lanes;                /* of exact_levels, per sum, or 0 for other kernels; .. */
     size_t level_shares;           /* .. warps that share a sum */
     size_t words;                  /* .. that they need in global memory, all 0 */
+    bool is_apart;                 /* another launch makes the results of the sums */
     bool adds_again;               /* the launch itself adds up again sums that are not proven */
 } gr_axis_plan;
 

@@ -5,7 +5,8 @@
  *   VIEWS          the accumulators to compile it for with strided arrays, or GR_VIEWS_NONE,
  *   MATRIX         1 if it sums along an axis or by segment; then it is also compiled for sums that
  *                  prove their rounding, unless VIEWS_ONLY is 1,
- *   HAS_SHARES     1 if it adds up such sums,
+ *   MOMENTS        1 if it is also compiled for sums of x and x^2,
+ *   HAS_SHARES     1 if it adds up sums of shares,
  *   SAMPLES        1 to compile it also for the samples of a function,
  * and lists the kernel for every pair of element and accumulator. So a kernel file contains only
  * its kernel. To compile kernels together, setup.py writes a source that defines the macros and
@@ -61,9 +62,14 @@ extern "C" void TABLE(KERNEL)(gr_kernel_list *list)
 #if MATRIX && !VIEWS_ONLY
     GR_PAIRS_PROVEN(X)
 #endif
+#if MOMENTS
+    GR_PAIRS_MOMENTS(X)
+#endif
 #if HAS_SHARES
     X(proven, proven)
     X(proven3, proven3)
+    X(moments, moments)
+    X(moments3, moments3)
 #endif
 #define ANY(acc)                                                                                   \
     add(list, GR_LOAD_any, GR_ACC_##acc, 0, kernel_entry(KERNEL<Elements<type_##acc>, type_##acc>));
@@ -98,6 +104,7 @@ extern "C" void TABLE(KERNEL)(gr_kernel_list *list)
 #undef BLOCKS
 #undef VIEWS
 #undef MATRIX
+#undef MOMENTS
 #undef HAS_SHARES
 #undef VIEWS_ONLY
 #undef SAMPLES

@@ -44,9 +44,9 @@ INLINE bool start_bins(const int64_t most[WIDTH], size_t n, bins *start)
 
 INLINE void add_to_bins(bins *to, doubles x, const bins *start, bin_faults *faults)
 {
-    doubles high = to->high + x, rest = x - (high - to->high), low = to->low + rest;
+    doubles high = to->high + x, rest = x - minus(high, to->high), low = to->low + rest;
     faults->left |= (lanes64)high ^ (lanes64)start->high;
-    faults->lost |= (lanes64)(low - to->low) ^ (lanes64)rest;
+    faults->lost |= (lanes64)minus(low, to->low) ^ (lanes64)rest;
     *to = (bins){high, low};
 }
 

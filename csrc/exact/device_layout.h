@@ -17,7 +17,10 @@ enum {
     GR_EXACT_COUNT_BITS = 14, /* of the block count in each word: kernels/parts/exact_deposits.h */
     GR_EXACT_BLOCKS = (1 << GR_EXACT_COUNT_BITS) - 1,
     GR_LEVELS_WORDS = GR_EXACT_DIGITS + 4, /* of a sum that warps share */
-    GR_LEVELS_ROOM = 1 << 15               /* elements per lane: kernels/parts/exact_levels.h */
+    GR_LEVELS_ROOM = 1 << 15,              /* elements per lane: kernels/parts/exact_levels.h */
+    GR_TERMS_SUMS = 4, /* of kernels/axis/exact_terms.cu: x, and products of three sizes; .. */
+    GR_TERMS_ROOM = 5 << 10, /* .. and bytes for the integers of one result */
+    GR_TERMS_THREADS = 256
 };
 
 /* Returns the shared memory of a block, in 8-byte words. The length of a row of bins is a power of

@@ -1,95 +1,5 @@
-/* The inner loop of finish.h; a part of proven_text.h.
- *
- * A number that differs from high + low by at most `error`, lane by lane. An operation adds a
- * bound of what it rounds off. A number that may overflow, or be subnormal, on the way gets an
- * infinite error. */
-typedef struct {
-    doubles high, low, error;
-} approximate;
-
-static const double LOST = 0x1p-100; /* of a product, a quotient or a root */
-
-INLINE doubles choose(lanes64 which, doubles yes, doubles no)
-{
-    return (doubles)(((lanes64)yes & which) | ((lanes64)no & ~which));
-}
-
-/* Whether high and low are the number itself, and low is 0. */
-INLINE lanes64 is_plain(const approximate *a)
-{
-    return (lanes64)(a->low == 0) & (lanes64)(a->error == 0);
-}
-
-INLINE doubles endless(void)
-{
-    return (doubles){0} + __builtin_inf();
-}
-
-INLINE approximate checked(doubles high, doubles low, doubles error)
-{
-    low = two_sum(&high, low);
-    doubles size = magnitude(high);
-    lanes64 is_zero = (lanes64)(high == 0) & (lanes64)(low == 0);
-    lanes64 fits = (lanes64)(size < 0x1p900) & ((lanes64)(size > 0x1p-800) | is_zero);
-    return (approximate){high, low, choose(fits, error, endless())};
-}
-
-INLINE approximate exactly(doubles x)
-{
-    return checked(x, (doubles){0}, (doubles){0});
-}
-
-INLINE approximate sum_of(approximate a, approximate b)
-{
-    doubles high = a.high, low = a.low;
-    doubles low_rest = two_sum(&low, b.low), high_rest = two_sum(&high, b.high);
-    doubles lost = magnitude(low_rest) + magnitude(two_sum(&low, high_rest));
-    return checked(high, low, a.error + b.error + 2 * lost);
-}
-
-INLINE approximate product_of(approximate a, approximate b)
-{
-    doubles high = a.high * b.high, low = rest_of_product(a.high, b.high, high);
-    doubles error = magnitude(a.high) * b.error + (magnitude(b.high) + b.error) * a.error;
-    low += a.high * b.low + a.low * b.high;
-    lanes64 is_exact = (lanes64)(a.low == 0) & (lanes64)(b.low == 0);
-    doubles lost = (doubles)((lanes64)(LOST * magnitude(high)) & ~is_exact);
-    lanes64 vanishes = (lanes64)(high == 0) & (lanes64)(a.high != 0) & (lanes64)(b.high != 0);
-    return checked(high, low, choose(vanishes, endless(), 2 * error + lost));
-}
-
-INLINE approximate negative_of(approximate a)
-{
-    return (approximate){-a.high, -a.low, a.error};
-}
-
-/* Without an error if high + low is the quotient: it is often halfway between two floats. */
-INLINE approximate quotient_of(approximate a, approximate b)
-{
-    doubles quotient = a.high / b.high, size = magnitude(quotient), below = magnitude(b.high);
-    approximate part = product_of(exactly(quotient), (approximate){b.high, b.low, (doubles){0}});
-    approximate rest = sum_of(a, negative_of(part));
-    doubles low = rest.high / b.high, back = low * b.high;
-    lanes64 is_whole = (lanes64)(back == rest.high) & is_plain(&rest) & is_plain(&b) &
-                       (lanes64)(rest_of_product(low, b.high, back) == 0);
-    doubles error = 2 * (rest.error + magnitude(rest.low) + size * b.error) / below + LOST * size;
-    lanes64 vanishes = (lanes64)(quotient == 0) & (lanes64)(a.high != 0);
-    error = choose((lanes64)(b.error < 0x1p-40 * below) & ~vanishes, error, endless());
-    return checked(quotient, low, (doubles)((lanes64)error & ~is_whole));
-}
-
-INLINE approximate root_of(approximate a)
-{
-    lanes64 is_zero = (lanes64)(a.high == 0) & is_plain(&a);
-    doubles root = square_roots(a.high), inverse = 0.5 / root;
-    approximate one = exactly(root), rest = sum_of(a, negative_of(product_of(one, one)));
-    lanes64 is_whole = (lanes64)(rest.high == 0) & is_plain(&rest);
-    doubles error = (doubles)((lanes64)(4 * rest.error * inverse + LOST * root) & ~is_whole);
-    error = choose((lanes64)(a.error < 0x1p-40 * a.high), error, endless());
-    approximate found = checked(root, rest.high * inverse, error);
-    return (approximate){choose(is_zero, a.high, found.high), choose(is_zero, a.low, found.low),
-                         choose(is_zero, a.error, found.error)};
-}
+/* The inner loop of finish.h; a part of proven_text.h. */
+#include "exact/approximate_text.h"
 
 INLINE approximate approximate_of(const double *planes, size_t stride)
 {
@@ -114,49 +24,30 @@ INLINE doubles load_doubles(const double *from)
     return x;
 }
 
-/* n - ddof, or 0 if that is negative. */
-INLINE approximate free_of(doubles n, double ddof)
-{
-    approximate found = sum_of(exactly(n), exactly((doubles){0} - ddof));
-    lanes64 are_free = (lanes64)(n > ddof);
-    found.high = (doubles)((lanes64)found.high & are_free);
-    found.low = (doubles)((lanes64)found.low & are_free);
-    return found;
-}
-
-/* The variance of one element is 0, if that is finite. */
-INLINE approximate zero_of_one(approximate above, doubles n)
-{
-    lanes64 is_zero = (lanes64)(n == 1) & (lanes64)(above.error < endless());
-    return (approximate){choose(is_zero, (doubles){0}, above.high),
-                         choose(is_zero, (doubles){0}, above.low),
-                         choose(is_zero, (doubles){0}, above.error)};
-}
-
 INLINE approximate finish_one(const gr_finish_how *how, const gr_finish_planes *of, size_t i)
 {
     doubles count = load_doubles(of->n + i);
-    approximate n = exactly(count), above, below = n;
+    approximate n = exactly(count), below = n, squares;
+    approximate above = total_of(of->first, how->first_count, of->stride, i);
+    if (how->kind != GR_FINISH_RATIO)
+        below = free_of(count, how->ddof);
+    if (how->second_count)
+        squares = total_of(of->second, how->second_count, of->stride, i);
     if (how->kind == GR_FINISH_RATIO) {
-        above = total_of(of->first, how->first_count, of->stride, i);
-        if (how->second_count)
-            below = total_of(of->second, how->second_count, of->stride, i);
+        below = how->second_count ? squares : below;
     } else if (how->kind == GR_FINISH_VARIANCE) {
-        above = product_of(n, total_of(of->second, how->second_count, of->stride, i));
+        above = product_of(n, squares);
         int pieces = how->first_count / how->parts;
         for (int k = 0; k < how->parts; k++) {
             approximate sum = total_of(of->first + k * pieces, pieces, of->stride, i);
             above = sum_of(above, negative_of(product_of(sum, sum)));
         }
-        below = product_of(n, free_of(count, how->ddof));
         above = zero_of_one(above, count);
-    } else {
+        below = product_of(n, below);
+    } else if (how->kind == GR_FINISH_DEVIATION) {
         approximate mean = exactly(load_doubles(of->mean + i));
-        approximate sum = total_of(of->first, how->first_count, of->stride, i);
-        approximate twice = product_of(exactly((doubles){0} - 2), sum);
-        above = sum_of(total_of(of->second, how->second_count, of->stride, i),
-                       product_of(mean, sum_of(product_of(n, mean), twice)));
-        below = free_of(count, how->ddof);
+        approximate twice = product_of(exactly((doubles){0} - 2), above);
+        above = sum_of(squares, product_of(mean, sum_of(product_of(n, mean), twice)));
     }
     return quotient_of(above, below);
 }
@@ -166,17 +57,16 @@ INLINE approximate finish_one(const gr_finish_how *how, const gr_finish_planes *
 INLINE bool divide_plainly(const gr_finish_how *how, const gr_finish_planes *of, size_t i,
                            proven_lanes *value)
 {
-    proven_lanes sum;
-    load_lanes(&sum, of->first[0] + i, of->stride);
-    lanes64 more = (lanes64)sum.rest | (lanes64)sum.tail | (lanes64)sum.bound;
+    approximate sum = approximate_of(of->first[0] + i, of->stride);
+    lanes64 more = (lanes64)sum.low | (lanes64)sum.error;
     int64_t any = 0;
     for (int k = 0; k < WIDTH; k++)
         any |= more[k];
     if (any & INT64_MAX)
         return false;
-    doubles n = load_doubles(of->n + i), quotient = sum.sum / n, back = quotient * n;
+    doubles n = load_doubles(of->n + i), quotient = sum.high / n, back = quotient * n;
     lanes64 is_whole =
-        (lanes64)(back == sum.sum) & (lanes64)(rest_of_product(quotient, n, back) == 0);
+        (lanes64)(back == sum.high) & (lanes64)(rest_of_product(quotient, n, back) == 0);
     *value = (proven_lanes){.sum = quotient};
     if (how->target != GR_LOAD_f64) /* it is not yet the result */
         value->bound = (doubles)((lanes64)(0x1p-53 * magnitude(quotient)) & ~is_whole);

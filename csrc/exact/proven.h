@@ -145,10 +145,15 @@ GR_HOST_DEVICE bool gr_proven_round(double high, double low, double tail, double
             return false; /* the sign of zero is that of the sum */
     }
     memcpy(&bits, rounded, sizeof bits);
-    if ((bits & 0xfffffffffffff) == 0 && gr_magnitude(high) >= gr_magnitude(*rounded))
-        half /= 2;
-    double away = gr_magnitude((high - *rounded) + low) + gr_magnitude(tail) + error;
-    return away * (1 + 0x1p-50) < half;
+    double offset = (high - *rounded) + low, unknown = gr_magnitude(tail) + error;
+    double most = half, far = 1 + 0x1p-50;
+    if ((bits & 0xfffffffffffff) == 0 && gr_magnitude(high) >= gr_magnitude(*rounded)) {
+        if (unknown * far >= half / 2) /* it may be below the power of two */
+            return false;
+        if ((offset < 0) != (high < 0))
+            most = half / 2;
+    }
+    return (gr_magnitude(offset) + unknown) * far < most;
 }
 
 /* Rounds a sum of `additions` with rounding. */

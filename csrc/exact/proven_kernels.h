@@ -75,6 +75,20 @@ typedef void gr_widen_kernel(gr_load load, const unsigned char *in, size_t n, do
 typedef void gr_finish_kernel(const gr_finish_how *how, const gr_finish_planes *of, size_t count,
                               double *planes);
 
+/* The sums of windows that move by `steps` elements, one in each lane: of elements, and of squares
+ * or not. Lane l begins `apart` elements after lane l - 1; an element enters, and the one `before`
+ * it leaves. The sums after each step go to two times four planes, lane by lane; their bounds times
+ * `factor`. Without planes elements enter only. `lanes` holds the numbers of the sums. */
+enum { GR_ROLL_NUMBERS = 9 }; /* of a lane */
+typedef struct {
+    const double *in;
+    size_t apart, before, stride;
+    bool has_squares;
+    double factor;
+} gr_roll;
+
+typedef void gr_roll_kernel(const gr_roll *of, size_t steps, double *lanes, double *planes);
+
 typedef struct {
     size_t vector; /* columns of a group */
     gr_proven_rows_kernel *rows_bf16, *rows_f32, *rows_f64;
@@ -86,6 +100,7 @@ typedef struct {
     gr_bin_rows_kernel *bin_rows_f64;
     gr_proven_round_kernel *round_sums;
     gr_finish_kernel *finish;
+    gr_roll_kernel *roll;
     gr_widen_kernel *widen;
 } gr_proven_kernels;
 

@@ -22,11 +22,17 @@ typedef struct {
     doubles sum, rest, tail, bound;
 } proven_lanes;
 
+/* x - y, where there is one by the unit for products: AMD's units that add are busy otherwise. */
+INLINE doubles minus(doubles x, doubles y)
+{
+    return VECTOR_BYTES > 16 ? rest_of_product(x, (doubles){0} + 1, y) : x - y;
+}
+
 INLINE doubles two_sum(doubles *sum, doubles x)
 {
-    doubles before = *sum, after = before + x, part = after - before;
+    doubles before = *sum, after = before + x, part = minus(after, before);
     *sum = after;
-    return (before - (after - part)) + (x - part);
+    return minus(before, after - part) + minus(x, part);
 }
 
 INLINE doubles magnitude(doubles x)
@@ -239,8 +245,7 @@ INLINE void add_row(const unsigned char *in, size_t n, size_t size, load_pair *l
                     proven_lanes *total)
 {
     enum { ROW = STREAMS * WIDTH, PAGE = 4096 };
-    proven_lanes lanes[STREAMS];
-    memset(lanes, 0, sizeof lanes);
+    proven_lanes lanes[STREAMS] = {0};
     for (; n >= ROW; n -= ROW, in += ROW * size) {
         for (size_t i = 0; i < ROW * size; i += 64) /* the address may be past the array */
             __builtin_prefetch((const void *)((uintptr_t)in + PAGE + i));
@@ -297,6 +302,7 @@ INLINE void add_short_rows(const unsigned char *in, ptrdiff_t step, size_t n, si
         memset(&sum, 0, sizeof sum);
         for (size_t i = 0; i < n; i++) {
             doubles x;
+#pragma GCC unroll 8
             for (size_t l = 0; l < WIDTH; l++)
                 x[l] = load(in + (ptrdiff_t)(r + l < rows ? r + l : r) * step + i * size);
             add_element(&sum, x, size);
@@ -338,6 +344,8 @@ ROWS(f64, 8, load_f64, one_f64)
 #include "exact/finish_text.h"
 #include "exact/terms_text.h"
 
+#include "exact/rolling_text.h"
+
 const gr_proven_kernels KERNELS = {
     .vector = GROUP,
     .rows_bf16 = rows_bf16,
@@ -353,5 +361,6 @@ const gr_proven_kernels KERNELS = {
     .bin_rows_f64 = bin_rows_f64,
     .round_sums = round_sums,
     .finish = finish,
+    .roll = roll,
     .widen = widen_elements,
 };

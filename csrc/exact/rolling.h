@@ -4,15 +4,18 @@
 
 #include "exact/finish.h"
 
-/* Window k of a row has its elements starts[k] to ends[k] - 1. */
+/* Window k of a row has its elements starts[k] to ends[k] - 1. Without these arrays it has `size`
+ * elements, of which the last is k + after; fewer at the row's ends. */
 typedef struct {
     gr_finish_how how; /* one sum of elements; and one of squares, or none */
+    bool divides;      /* by a number of elements: false for sums */
     const double *in;  /* rows of n finite numbers, one after the other */
     size_t rows, n, windows;
     const int64_t *starts, *ends;
-    const double *counts; /* of each row's windows */
-    bool is_wide;         /* numbers have more than 26 bits, so that squares are inexact */
-    unsigned char *out;   /* the results of each row's windows */
+    ptrdiff_t size, after;
+    const int64_t *counts; /* of the elements of each row's windows; NULL: all of them count */
+    ptrdiff_t least;       /* elements of a window: fewer, or `ddof`, make nan */
+    unsigned char *out;    /* the results of each row's windows */
 } gr_rolling;
 
 /* Uses gr_thread_count() threads at most. Returns false if there is too little memory. After an

@@ -8,9 +8,16 @@ typedef struct {
     lanes64 small;
 } term_lanes;
 
-INLINE void add_term(term_lanes *to, gr_term term, size_t size, doubles x, doubles y)
+/* Notes products that may be too small. */
+INLINE void note_small(lanes64 *small, doubles x, doubles y, doubles product)
 {
     const int64_t exponent = (int64_t)0x7ff << 52, least = (int64_t)(1023 - 960) << 52;
+    lanes64 no_zero = (lanes64)(x != 0) & (lanes64)(y != 0);
+    *small |= (((lanes64)product & exponent) - least) & no_zero;
+}
+
+INLINE void add_term(term_lanes *to, gr_term term, size_t size, doubles x, doubles y)
+{
     if (term == GR_TERM_MAGNITUDE) {
         add_element(&to->sum, magnitude(x), size);
         return;
@@ -18,8 +25,7 @@ INLINE void add_term(term_lanes *to, gr_term term, size_t size, doubles x, doubl
     doubles product = x * y, rest = two_sum(&to->sum.sum, product);
     if (size == sizeof(double)) {
         rest += rest_of_product(x, y, product);
-        lanes64 no_zero = (lanes64)(x != 0) & (lanes64)(y != 0);
-        to->small |= (((lanes64)product & exponent) - least) & no_zero;
+        note_small(&to->small, x, y, product);
     }
     to->sum.rest += rest;
     to->sum.bound += magnitude(rest);
@@ -30,6 +36,16 @@ INLINE void end_terms(term_lanes *of)
 {
     const doubles lost = (doubles){0} + 0x1p-1000;
     of->sum.bound += (doubles)((lanes64)lost & (lanes64)(of->small < 0));
+}
+
+typedef double unaligned __attribute__((vector_size(VECTOR_BYTES), aligned(1), may_alias));
+
+/* Loads each vector once: compilers repeat the loads of memory operands, and lines of arrays whose
+ * addresses are alike evict each other from AMD's first-level cache. */
+INLINE void load_f64_once(const unsigned char *in, doubles pair[2])
+{
+    pair[0] = ((const volatile unaligned *)in)[0];
+    pair[1] = ((const volatile unaligned *)in)[1];
 }
 
 INLINE void add_term_streams(gr_term term, load_pair *load, size_t size, const unsigned char *in,
@@ -49,8 +65,7 @@ INLINE void add_term_row(gr_term term, load_pair *load, size_t size, const unsig
                          const unsigned char *other, size_t n, proven_lanes *total)
 {
     enum { ROW = STREAMS * WIDTH };
-    term_lanes lanes[STREAMS];
-    memset(lanes, 0, sizeof lanes);
+    term_lanes lanes[STREAMS] = {0};
     for (; n >= ROW; n -= ROW, in += ROW * size, other += ROW * size)
         add_term_streams(term, load, size, in, other, lanes);
     if (n > 0) {
@@ -59,6 +74,7 @@ INLINE void add_term_row(gr_term term, load_pair *load, size_t size, const unsig
         copy_rest(y, other, n * size, ROW * size);
         add_term_streams(term, load, size, x, y, lanes);
     }
+#pragma GCC unroll 4
     for (int j = 0; j < STREAMS; j++)
         end_terms(&lanes[j]);
     merge_lanes(&lanes[0].sum, &lanes[2].sum);
@@ -77,9 +93,11 @@ INLINE void add_short_term_rows(gr_term term, load_one *load, size_t size, const
         memset(&sum, 0, sizeof sum);
         for (size_t i = 0; i < of->n; i++) {
             doubles x = {0}, y;
+#pragma GCC unroll 8
             for (size_t l = 0; l < WIDTH; l++)
                 x[l] = load(of->in + (ptrdiff_t)(r + l < rows ? r + l : r) * of->step + i * size);
             y = x;
+#pragma GCC unroll 8
             for (size_t l = 0; l < WIDTH && has_factors; l++)
                 y[l] = load(of->other + (ptrdiff_t)(r + l < rows ? r + l : r) * of->other_step +
                             i * size);
@@ -96,7 +114,7 @@ INLINE void add_all_term_rows(gr_term term, load_pair *load, load_one *one, size
     const size_t stride = (size_t)WIDTH * GR_PROVEN_ROWS;
     if (rows < GR_PROVEN_ROWS)
         memset(planes, 0, 4 * stride * sizeof *planes);
-    if (of->n <= 2 * WIDTH) {
+    if (of->n * size <= 32 * WIDTH) {
         add_short_term_rows(term, one, size, of, rows, planes, stride);
         return;
     }
@@ -150,7 +168,8 @@ static void term_rows(const gr_term_rows *of, size_t rows, double *planes)
         break;
     case GR_LOAD_f32:
         FOR_TERM(add_all_term_rows, of->term, load_f32, one_f32, 4, of, rows, planes) break;
-    default: FOR_TERM(add_all_term_rows, of->term, load_f64, one_f64, 8, of, rows, planes) break;
+    default:
+        FOR_TERM(add_all_term_rows, of->term, load_f64_once, one_f64, 8, of, rows, planes) break;
     }
 }
 

@@ -49,11 +49,14 @@
 /* The same for sums that prove their rounding (exact/proven.h). */
 #define GR_PAIRS_PROVEN(X) X(f16, proven) X(bf16, proven) X(f32, proven) X(f64, proven3)
 
+/* The same for sums of x and x^2. */
+#define GR_PAIRS_MOMENTS(X) X(f16, moments) X(bf16, moments) X(f32, moments) X(f64, moments3)
+
 /* The accumulators that strided arrays and casts are compiled for. */
 #define GR_VIEWS_NONE(X)
 #define GR_VIEWS_ALL(X) GR_ACCS(X)
 #define GR_VIEWS_COMPLEX(X) X(f64)
-#define GR_VIEWS_ANY(X) GR_ACCS(X) X(proven) X(proven3)
+#define GR_VIEWS_ANY(X) GR_ACCS(X) X(proven) X(proven3) X(moments) X(moments3)
 #define GR_VIEWS_FLOATS(X) X(f64)
 
 /* clang-format on */
@@ -66,7 +69,9 @@ typedef enum {
     GR_LOAD_any = GR_LOAD_COUNT + 1,     /* strided or cast elements: see shared/elements.h */
     GR_LOAD_samples = GR_LOAD_COUNT + 2, /* samples of a function: see shared/samples.h */
     GR_LOAD_proven = GR_LOAD_COUNT + 3,  /* sums of shares that prove their rounding */
-    GR_LOAD_proven3 = GR_LOAD_COUNT + 4
+    GR_LOAD_proven3 = GR_LOAD_COUNT + 4,
+    GR_LOAD_moments = GR_LOAD_COUNT + 5,
+    GR_LOAD_moments3 = GR_LOAD_COUNT + 6
 } gr_load;
 
 typedef enum {
@@ -75,7 +80,9 @@ typedef enum {
 #undef X
         GR_ACC_COUNT,
     GR_ACC_proven = GR_ACC_COUNT, /* for elements of at most 24 bits: exact/proven.h */
-    GR_ACC_proven3 = GR_ACC_COUNT + 1
+    GR_ACC_proven3 = GR_ACC_COUNT + 1,
+    GR_ACC_moments = GR_ACC_COUNT + 2,
+    GR_ACC_moments3 = GR_ACC_COUNT + 3
 } gr_acc;
 
 static inline size_t gr_load_size(gr_load load)

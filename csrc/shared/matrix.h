@@ -3,6 +3,7 @@
 #ifndef GPUREDUCE_MATRIX_H
 #define GPUREDUCE_MATRIX_H
 
+#include "shared/axes.h"
 #include "shared/elements.h"
 #include "shared/host_device.h"
 
@@ -40,10 +41,18 @@ typedef struct {
     const void *base;
     const uint8_t *mask;               /* NULL: all elements are added */
     int load;                          /* a gr_load, or GR_ELEMENTS_I64 */
+    gr_term term;                      /* what is added; of products, `mask` is the other array */
     int kept, reduced;                 /* how many dimensions */
     gr_layout_dim dim[GR_LAYOUT_DIMS]; /* those that are kept, then those that are added up; each
                                           with the slowest-varying first */
 } gr_layout;
+
+/* What is made of sums before they are rounded (exact/finish.h). `is_made` 0: nothing. Variances
+ * are made of the sums of x and of x^2. */
+typedef struct {
+    int is_made, kind, root, over_n; /* `kind`: a gr_finish_kind; n: of the elements, or 1 */
+    double ddof, n;
+} gr_made;
 
 /* Where sums are stored, and how. To each sum its initial number is added first. */
 typedef struct {
@@ -61,6 +70,7 @@ typedef struct {
     int as_digits;          /* a sum is stored as words (exact/words.h), not rounded; .. */
     uint64_t count;         /* .. the number of elements of each sum along axes, .. */
     const uint64_t *counts; /* .. and of each segment */
+    gr_made made;
 } gr_sums;
 
 #endif

@@ -26,6 +26,7 @@ from gpureduce.core import (
 )
 from gpureduce.core.dtypes import Array
 from gpureduce.core.groups import Reduction
+from gpureduce.core.moments import ELEMENT
 from gpureduce.core.plan import (
     ROUND_ONCE,
     Arguments,
@@ -136,21 +137,34 @@ class _Known(NamedTuple):
     n: int
 
 
+class Made(NamedTuple):
+    """What is made of sums before they are rounded: see csrc/exact/finish.h."""
+
+    kind: int
+    root: bool
+    term: int
+    over_n: bool
+    ddof: float = 0.0
+
+
 class _Plan:
     """Decides where the sums of an array go and how to make them, once for each description."""
 
     def __init__(
         self, call: Arguments, strategy: registry.Strategy, how: Reduction, like: type,
-        module: Any, as_digits: bool = False,
+        module: Any, as_digits: bool = False, made: Made | None = None,
     ) -> None:  # fmt: skip
-        self.call, self.strategy, self.how, self.like, self.module, self.as_digits = (
-            call, strategy, how, like, module, as_digits,
+        self.call, self.strategy, self.how, self.like, self.module = (
+            call, strategy, how, like, module,
         )  # fmt: skip
+        self.as_digits, self.made = as_digits, made
         self.library = device_results.library_of(like, module)
         self.known: dict[bytes, _Known] = {}  # by the arrays' descriptions
 
-    def run(self, view: Any, out: Any, start: float) -> tuple[Any, Timing | None, _Known]:
-        """Adds up an array, of which `view` is the description.
+    def run(
+        self, view: Any, out: Any, start: float, other: Any = None
+    ) -> tuple[Any, Timing | None, _Known]:
+        """Adds up an array, of which `view` is the description. `other`: of products.
 
         The sums; their timing, or None without timing; and what is known of such arrays.
         """
@@ -160,11 +174,12 @@ class _Plan:
             if len(self.known) >= _MOST_KNOWN:
                 self.known.clear()
             self.known[view.key] = known
-        mask = None if self.how.where is True else _broadcast(self.how.where, view.shape)
+        if self.how.where is not True:
+            other = _broadcast(self.how.where, view.shape)
         if out is not None:
             device_results.check_out(out, self.like, known.dtype, known.shape)
         value = known.make(view.stream) if out is None else out
-        found = self.module.run(known.request, view, mask, value)
+        found = self.module.run(known.request, view, other, value)
         if not self.call.timing:
             return value, None, known
         ran, *launch, _ = found
@@ -177,6 +192,8 @@ class _Plan:
 
     def _learn(self, view: Any) -> _Known:
         call, how, kind, shape = self.call, self.how, view.kind, view.shape
+        if self.made is not None:
+            _check_made(self.made, kind)
         gpu_arrays.check_same_device(call.device, view.device)
         check_strategy(self.strategy)
         wanted = digits.dtype_for(kind) if self.as_digits else call.dtype
@@ -188,6 +205,8 @@ class _Plan:
         target = device_results.target_of(conversion, name)
         sizes = launch_sizes(call.block, call.grid)
         along = _along(self.strategy, axes, how.keepdims, *sizes, self.as_digits)
+        if self.made is not None:
+            along["made"] = self.made
         request = device_results.request_of(
             self.module, (kind, view.bytes), conversion, target, bool(call.timing), how.initial,
             along,
@@ -203,6 +222,14 @@ class _Plan:
             (lambda stream: arrange(made(stream))) if arrange else made,
             sums, name, request, conversion.exactly, view.device, (kind, view.bytes), view.count,
         )  # fmt: skip
+
+
+def _check_made(made: Made, kind: str) -> None:
+    if kind not in "fB" and not (kind == "c" and made.term == ELEMENT):
+        raise TypeError(
+            f"exact means are made of floats or complex numbers on a GPU, and variances, norms and "
+            f"products of floats, not of elements of kind {kind!r}: convert them there first"
+        )
 
 
 def _broadcast(where: Any, shape: tuple[int, ...]) -> Any:
@@ -236,26 +263,27 @@ def _broadcast(where: Any, shape: tuple[int, ...]) -> Any:
 
 def add_gpu(
     call: Arguments, strategy: registry.Strategy, arr: Any, how: Reduction, start: float,
-    as_digits: bool = False,
+    as_digits: bool = False, made: Made | None = None, other: Any = None,
 ) -> SumResult:  # fmt: skip
-    """The sums of an array on a GPU, on that GPU."""
+    """The sums of an array on a GPU, on that GPU, or what is made of them."""
     module = gpu_arrays.needed_module(arr, call.device)
-    plan = _Plan(call, strategy, how, type(arr), module, as_digits)
+    plan = _Plan(call, strategy, how, type(arr), module, as_digits, made)
     given = plan.library.stream(arr) if call.stream is None else call.stream
     stream = gpu_arrays.stream_number(given)
     waits = how.axis is None and not how.keepdims and how.out is None and how.result == "host"
     view = gpu_arrays.ask(module.view, arr, stream, waits)
     if view is None:
         raise TypeError(f"{type(arr).__name__} does not lie on a GPU")
-    value, timing, known = plan.run(view, how.out, start)
+    value, timing, known = plan.run(view, how.out, start, other)
     if waits:
         return SumResult(_on_host(value, known.dtype), timing)
     return SumResult(plan.library.result(value) if how.out is None else value, timing)
 
 
 def by_one_call(
-    arr: Any, strategy: str, dtype: Any, timing: bool, axis: Any, keepdims: bool, out: object
-) -> SumResult | None:
+    arr: Any, strategy: str, dtype: Any, timing: bool, axis: Any, keepdims: bool, out: object,
+    made: Made | None = None, other: Any = None,
+) -> SumResult | None:  # fmt: skip
     """The sums along an axis of an array on a GPU; None if the general path has to make them."""
     start = time.perf_counter() if timing else 0.0
     if not (type(axis) is int or axis is None):
@@ -263,7 +291,7 @@ def by_one_call(
     if dtype is not None and not gpu_arrays.is_quick(dtype):
         return None
     like: Any = type(arr)  # mypy takes no type for hashable
-    plan = _plan_for(like, strategy, dtype, bool(timing), axis, keepdims)
+    plan = _plan_for(like, strategy, dtype, bool(timing), axis, keepdims, made)
     if plan is None:
         return None
     try:
@@ -273,20 +301,35 @@ def by_one_call(
         raise
     if view is None:
         return None
-    return SumResult(*plan.run(view, out, start)[:2])
+    return SumResult(*plan.run(view, out, start, other)[:2])
 
 
 @functools.lru_cache(256)
 def _plan_for(
-    like: type, strategy: str, dtype: Any, timing: bool, axis: int | None, keepdims: bool
-) -> _Plan | None:
+    like: type, strategy: str, dtype: Any, timing: bool, axis: int | None, keepdims: bool,
+    made: Made | None = None,
+) -> _Plan | None:  # fmt: skip
     """The plan for arrays of a type; None if C cannot find the stream that they are worked on."""
     module = gpu_arrays.module_for(None)
     known = device_results.root_of(like) in device_results.LIBRARIES
     if module is None or not known or not device_results.names_its_stream(like):
         return None
     call, how = Arguments(strategy, dtype, timing=timing), Reduction(axis, keepdims)
-    return _Plan(call, strategy_of(strategy), how, like, module)
+    return _Plan(call, strategy_of(strategy), how, like, module, made=made)
+
+
+def made_gpu(
+    arr: Any, made: Made, axis: Any, dtype: Any = None, out: Any = None, keepdims: Any = False,
+    other: Any = None, device: str | None = None,
+) -> Any:  # fmt: skip
+    """What is made of the sums along axes of an array on a GPU: results on that GPU."""
+    if type(keepdims) is bool and device is None:
+        found = by_one_call(arr, "exact", dtype, False, axis, keepdims, out, made, other)
+        if found is not None:
+            return found.value
+    call = Arguments("exact", dtype, device=device, timing=False)
+    how = Reduction(axis, keepdims, out=out, result="device")
+    return add_gpu(call, strategy_of("exact"), arr, how, 0.0, made=made, other=other).value
 
 
 def digits_gpu(arr: Any, axis: object, device: str | None, stream: object) -> Any:

@@ -29,29 +29,30 @@ def rolled(
         raise ValueError("windows move along an axis; a number has none")
     along = groups.one_axis(axis, array.ndim)
     rows = np.moveaxis(array, along, -1)
-    starts, ends, least = _windows(window, rows.shape[-1], min_periods, center)
+    windows = _windows(window, rows.shape[-1], min_periods, center)
     result = array.dtype.newbyteorder("=") if array.dtype.kind not in "biu" else np.dtype("f8")
     free = finite("ddof", ddof) if variance else None
     flat = rows.reshape(math.prod(rows.shape[:-1]), rows.shape[-1])
-    found = _results(flat, starts, ends, least, result, mean, free, root)
-    return np.moveaxis(found.reshape(*rows.shape[:-1], len(starts)), -1, along)
+    found = _results(flat, windows, result, mean, free, root)
+    return np.moveaxis(found.reshape(*rows.shape[:-1], found.shape[1]), -1, along)
 
 
-def _windows(
-    window: object, n: int, min_periods: object, center: object
-) -> tuple[Array, Array, int]:
-    """The first element of each window, the one after its last, and the numbers that it needs."""
+# The first element of each window and the one after its last, or None twice; or a size, and how far
+# the last element is after the window's own; and the numbers that a window needs.
+_Windows = tuple[Array | None, Array | None, int, int, int]
+
+
+def _windows(window: object, n: int, min_periods: object, center: object) -> _Windows:
     if isinstance(window, tuple):
         if flag("center", center):
             raise ValueError("center is for windows of one size, not for (starts, ends)")
         starts, ends = _given(window, n)
         least = 1 if min_periods is None else whole("min_periods", min_periods, 0, _MOST)
-        return starts, ends, least
+        return starts, ends, 0, 0, least
     size = whole("window", window, 1, _MOST)
     least = size if min_periods is None else whole("min_periods", min_periods, 0, size)
     size = min(size, 2 * n + 1)
-    last = np.arange(1, n + 1, dtype=np.int64) + ((size - 1) // 2 if flag("center", center) else 0)
-    return np.maximum(last - size, 0).clip(max=n), np.minimum(last, n), least
+    return None, None, size, (size - 1) // 2 if flag("center", center) else 0, least
 
 
 def _given(window: tuple[Any, ...], n: int) -> tuple[Array, Array]:
@@ -72,6 +73,13 @@ def _given(window: tuple[Any, ...], n: int) -> tuple[Array, Array]:
     return starts.astype(np.int64), ends.astype(np.int64)
 
 
+def _bounds(windows: _Windows, n: int) -> tuple[Array, Array]:
+    starts, ends, size, after, _ = windows
+    last = np.arange(1, n + 1) + after
+    return (np.clip(last - size, 0, n) if starts is None else starts,
+            np.minimum(last, n) if ends is None else ends)  # fmt: skip
+
+
 def _counted(which: Array, starts: Array, ends: Array) -> Array:
     """How many elements of each window are marked."""
     before = np.zeros((len(which), which.shape[1] + 1), np.int64)
@@ -80,10 +88,11 @@ def _counted(which: Array, starts: Array, ends: Array) -> Array:
 
 
 def _results(
-    rows: Array, starts: Array, ends: Array, least: int, result: np.dtype[Any], mean: bool,
-    free: float | None, root: bool,
+    rows: Array, windows: _Windows, result: np.dtype[Any], mean: bool, free: float | None,
+    root: bool,
 ) -> Array:  # fmt: skip
-    found = np.empty((len(rows), len(starts)), result)
+    starts, ends, size, after, least = windows
+    found = np.empty((len(rows), rows.shape[1] if starts is None else len(starts)), result)
     if not found.size:
         return found
     pieces = in_floats(rows)
@@ -92,22 +101,16 @@ def _results(
     numbers = pieces[0].astype(np.float64, copy=False)
     are_finite = np.isfinite(numbers)
     has_all = bool(are_finite.all())
-    n = (ends - starts)[None] if has_all else _counted(~np.isnan(numbers), starts, ends)
-    few = n < least
-    if free is not None:
-        few |= n <= free
-    elif mean:
-        few |= n == 0
-    counts = np.where(few, 1 + (free or 0), n) if mean or free is not None else np.ones_like(n)
+    bounds = None if has_all else _bounds(windows, rows.shape[1])
     _host.rolling(
-        RATIO if free is None else VARIANCE, root, free is not None, free or 0.0,
-        np.ascontiguousarray(numbers if has_all else np.where(are_finite, numbers, 0)), starts,
-        ends, np.ascontiguousarray(np.broadcast_to(counts, found.shape), np.float64),
-        rows.dtype.itemsize > (2 if rows.dtype.kind in "iu" else 4), dtypes.load_of(result), found,
+        RATIO if free is None else VARIANCE, root, mean or free is not None, free or 0.0,
+        np.ascontiguousarray(numbers if has_all else np.where(are_finite, numbers, 0)),
+        starts, ends, size, after, _counted(~np.isnan(numbers), *bounds) if bounds else None,
+        least, dtypes.load_of(result), found,
     )  # fmt: skip
-    if not has_all:
-        plus, minus = (_counted(numbers == x, starts, ends) > 0 for x in (np.inf, -np.inf))
+    if bounds and np.isinf(numbers).any():
+        few = np.isnan(found)
+        plus, minus = (_counted(numbers == x, *bounds) > 0 for x in (np.inf, -np.inf))
         found[plus], found[minus] = np.inf, -np.inf
-        few |= (plus & minus) if free is None else (plus | minus)
-    found[np.broadcast_to(few, found.shape)] = np.nan
+        found[few | ((plus & minus) if free is None else (plus | minus))] = np.nan
     return found

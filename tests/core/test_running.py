@@ -144,6 +144,15 @@ def test_windows_are_results_of_their_own(rolling, whole, ddof, name, kind):
             agree(found, window_by_window(whole, x, starts, ends, wanted, ddof))
 
 
+def test_windows_after_elements_that_hide_others():
+    x = np.random.default_rng(5).standard_normal(3000)
+    x[[40, 900, 2000]], x[[41, 1500]], x[2500] = 1e200, -1e22, 1e-200
+    for rolling, whole, ddof in WINDOWS:
+        how = {} if ddof is None else {"ddof": ddof}
+        ends, starts = np.arange(1, 3001), np.maximum(np.arange(-19, 2981), 0)
+        agree(rolling(x, 20, **how), window_by_window(whole, x, starts, ends, 20, ddof))
+
+
 def test_windows_in_any_order_and_along_any_axis():
     rng = np.random.default_rng(4)
     x = rng.standard_normal((3, 50, 4))

@@ -57,6 +57,7 @@ class Kernel:
             "BLOCKS": int("BLOCK_TEMPLATE" in self.traits),
             "VIEWS": f"GR_VIEWS_{self.dtypes if 'ANY_ELEMENTS' in self.traits else 'NONE'}",
             "MATRIX": int(self.path.parent.name in ("axis", "segments")),
+            "MOMENTS": int(self.path.parent.name == "axis" and self.dtypes == "ALL"),
             "HAS_SHARES": int("ADDS_SHARES" in self.traits),
             "VIEWS_ONLY": int(self.dtypes != "ALL"),
             "SAMPLES": int(self.sums_samples()),

@@ -4,6 +4,7 @@
 
 #include "bindings/device/run.h"
 #include "bindings/device/views.h"
+#include "exact/finish.h"
 #include "exact/format.h"
 
 #include <stdlib.h>
@@ -32,6 +33,25 @@ typedef struct {
 /* --- the request -------------------------------------------------------------------------------
  */
 
+/* Whether what is made of the sums needs those of products. */
+static bool has_products(const decided *plan)
+{
+    return plan->request.sums.made.is_made && plan->request.axes.term >= GR_TERM_SQUARE;
+}
+
+/* Whether C makes such results of such elements. */
+static bool can_be_made(const decided *plan, const gr_numpy_type *type, bool exactly)
+{
+    const gr_made *made = &plan->request.sums.made;
+    gr_term term = plan->request.axes.term;
+    bool is_known = made->kind == GR_FINISH_RATIO
+                        ? term <= GR_TERM_PRODUCT
+                        : made->kind == GR_FINISH_VARIANCE && term == GR_TERM_SQUARE;
+    bool is_plain = term == GR_TERM_ELEMENT || type->components == 1;
+    return !made->is_made || (exactly && is_known && is_plain && gr_is_float(type->load) &&
+                              !plan->request.by_segment && !plan->request.sums.as_digits);
+}
+
 /* Sets how elements are read and sums stored. Returns -1 with an exception set if there is no such
  * sum. */
 static int take_types(decided *plan, int acc, int exactly, int target, PyObject *const initial[2])
@@ -42,9 +62,9 @@ static int take_types(decided *plan, int acc, int exactly, int target, PyObject 
     int strategy = request->strategy, by_segment = request->by_segment;
     bool is_lesson = by_segment && strategy >= 0 && strategy < gr_strategy_count() &&
                      gr_strategy_at(strategy)->kind == GR_KIND_KEYS;
-    if (!type || strategy >= gr_strategy_count() || (by_segment && strategy >= 0 && !is_lesson) ||
-        acc < 0 || acc >= GR_ACC_COUNT || target < 0 || target >= GR_LOAD_COUNT ||
-        (exactly && !gr_is_float((gr_load)target)) ||
+    if (!type || !can_be_made(plan, type, exactly) || strategy >= gr_strategy_count() ||
+        (by_segment && strategy >= 0 && !is_lesson) || acc < 0 || acc >= GR_ACC_COUNT ||
+        target < 0 || target >= GR_LOAD_COUNT || (exactly && !gr_is_float((gr_load)target)) ||
         (sums->as_digits && (!exactly || is_lesson || (by_segment && type->load == GR_LOAD_u64)))) {
         PyErr_SetString(PyExc_ValueError, "these elements cannot be added up like that");
         return -1;
@@ -59,9 +79,10 @@ static int take_types(decided *plan, int acc, int exactly, int target, PyObject 
     bool is_signed = plan->kind == 'i' && plan->bytes == 8 && !by_segment;
     request->kernel = is_lesson ? gr_strategy_at(strategy) : NULL;
     request->load = is_signed ? GR_ELEMENTS_I64 : (int)type->load;
-    request->acc = !exactly                    ? (gr_acc)acc
-                   : type->load == GR_LOAD_f64 ? GR_ACC_proven3
-                                               : GR_ACC_proven;
+    bool is_wide = type->load == GR_LOAD_f64;
+    request->acc = !exactly             ? (gr_acc)acc
+                   : has_products(plan) ? (is_wide ? GR_ACC_moments3 : GR_ACC_moments)
+                                        : (is_wide ? GR_ACC_proven3 : GR_ACC_proven);
     sums->type = (gr_load)target;
     sums->parts = (unsigned)type->components;
     sums->bytes = sums->as_digits ? sizeof(int64_t) : (unsigned)gr_load_size(sums->type);
@@ -76,19 +97,22 @@ static int take_request(decided *plan, PyObject *args, PyObject *named)
     static const char *const names[] = {"kind",       "bytes",    "acc",   "exactly",   "target",
                                         "initial",    "timed",    "axes",  "keepdims",  "segments",
                                         "by_offsets", "sorted",   "check", "as_digits", "block",
-                                        "grid",       "strategy", NULL};
+                                        "grid",       "strategy", "made",  NULL};
     gr_groups_request *request = &plan->request;
-    int acc, exactly, target, is_sorted = GR_SORTED_UNKNOWN;
+    gr_made *made = &request->sums.made;
+    int acc, exactly, target, is_sorted = GR_SORTED_UNKNOWN, term = GR_TERM_ELEMENT;
     long long segments = -1; /* along axes */
     PyObject *initial[2];
     request->strategy = -1;
     if (!PyArg_ParseTupleAndKeywords(
-            args, named, "Ciipi(OO)p|$KpLpippIIi", (char **)(uintptr_t)names, &plan->kind,
+            args, named, "Ciipi(OO)p|$KpLpippIIi(ipipd)", (char **)(uintptr_t)names, &plan->kind,
             &plan->bytes, &acc, &exactly, &target, &initial[0], &initial[1], &plan->timed,
             &plan->axes, &plan->keeps_dims, &segments, &request->by_offsets, &is_sorted,
             &request->check, &request->sums.as_digits, &request->block, &request->grid,
-            &request->strategy))
+            &request->strategy, &made->kind, &made->root, &term, &made->over_n, &made->ddof))
         return -1;
+    made->is_made = named && PyDict_GetItemString(named, "made") != NULL;
+    request->axes.term = (gr_term)term;
     request->by_segment = segments >= 0;
     request->segments = (uint64_t)segments;
     request->sorted = (gr_sorted)is_sorted;
@@ -121,7 +145,11 @@ static bool fit_axes(job *j)
     const gr_array *in = j->in, *mask = j->other, *out = j->out;
     const gr_sums *sums = &j->request.sums;
     int k = 0, part_bytes = gr_part_bytes(sums);
-    if (mask && (mask->dims != in->dims || mask->bytes != 1 || sums->as_digits))
+    bool has_factors = axes->term == GR_TERM_PRODUCT;
+    bool fits = !mask         ? !has_factors
+                : has_factors ? mask->kind == in->kind && mask->bytes == in->bytes
+                              : mask->bytes == 1 && !sums->as_digits && !sums->made.is_made;
+    if (!fits || (mask && mask->dims != in->dims))
         return false;
     axes->in = (const unsigned char *)in->base;
     axes->mask = mask ? (const unsigned char *)mask->base : NULL;
@@ -318,11 +346,16 @@ static PyObject *run_numpy(job *j, PyObject *const object[3])
     return has_its_elements(j) ? run(j) : NULL;
 }
 
+static const char *name_of_other(const job *j)
+{
+    return !j->request.by_segment  ? (j->request.axes.term == GR_TERM_PRODUCT ? "x2" : "where")
+           : j->request.by_offsets ? "offsets"
+                                   : "segment_ids";
+}
+
 static PyObject *run_beside(job *j, PyObject *object)
 {
-    const char *groups = j->request.by_offsets ? "offsets" : "segment_ids";
-    const gr_input inputs[] = {
-        {"the array", j->in}, {j->request.by_segment ? groups : "where", j->other}, {NULL, NULL}};
+    const gr_input inputs[] = {{"the array", j->in}, {name_of_other(j), j->other}, {NULL, NULL}};
     gr_array out;
     if (gr_view_beside(object, "out", j->request.stream, j->request.device, &out) < 0)
         return NULL;
@@ -349,10 +382,12 @@ static PyObject *run_views(job *j, const gr_view_object *values, PyObject *const
         j->other = index ? &index->array : NULL;
         return run_beside(j, object[2]);
     }
-    if (gr_view_beside(object[1], "where", request->stream, request->device, &where) < 0)
+    if (gr_view_beside(object[1], name_of_other(j), request->stream, request->device, &where) < 0)
         return NULL;
     j->other = &where;
-    PyObject *done = run_beside(j, object[2]);
+    bool is_mask = request->axes.term != GR_TERM_PRODUCT;
+    PyObject *done =
+        is_mask || is_aligned(&where, "the elements of x2", size) ? run_beside(j, object[2]) : NULL;
     gr_array_done(&where);
     return done;
 }

@@ -117,8 +117,8 @@ static PyMethodDef methods[] = {
      "The same for arrays of floats as they are: a new array or scalar. None if anything needs a "
      "conversion, a check or a warning."},
     {"rolling", gr_py_rolling, METH_VARARGS,
-     "rolling(kind, root, squares, ddof, array, starts, ends, counts, wide, load, out)\n--\n\n"
-     "Stores what is made of the sums of windows of rows, rounded once."},
+     "rolling(kind, root, divides, ddof, array, starts, ends, size, after, counts, least, "
+     "load, out)\n--\n\nStores what is made of the sums of windows of rows, rounded once."},
     {"running_sums", gr_py_running_sums, METH_VARARGS,
      "running_sums(array, axis, offsets, load, target, out)\n--\n\n"
      "Stores the sum of the elements of a segment up to each, rounded once."},

@@ -74,30 +74,36 @@ PyObject *gr_py_rolling(PyObject *Py_UNUSED(module), PyObject *args)
 {
     gr_rolling of = {.how = {.first_count = 1, .parts = 1}};
     PyObject *array, *starts, *ends, *counts, *out;
-    int kind, root, squares, target, wide;
-    if (!PyArg_ParseTuple(args, "ippdOOOOpiO", &kind, &root, &squares, &of.how.ddof, &array,
-                          &starts, &ends, &counts, &wide, &target, &out))
+    int kind, root, divides, target;
+    if (!PyArg_ParseTuple(args, "ippdOOOnnOniO", &kind, &root, &divides, &of.how.ddof, &array,
+                          &starts, &ends, &of.size, &of.after, &counts, &of.least, &target, &out))
         return NULL;
     of.how.kind = (gr_finish_kind)kind;
     of.how.root = root;
-    of.how.second_count = squares;
+    of.how.second_count = kind == GR_FINISH_VARIANCE;
     of.how.target = (gr_load)target;
-    of.is_wide = wide;
+    of.divides = divides;
     bool fits = PyArray_Check(array) && PyArray_NDIM((PyArrayObject *)array) == 2 &&
-                PyArray_Check(starts) && gr_is_float(of.how.target) &&
-                kind == (squares ? GR_FINISH_VARIANCE : GR_FINISH_RATIO);
+                (starts == Py_None || PyArray_Check(starts)) && gr_is_float(of.how.target) &&
+                (kind == GR_FINISH_VARIANCE || kind == GR_FINISH_RATIO);
     of.rows = fits ? (size_t)PyArray_DIM((PyArrayObject *)array, 0) : 0;
     of.n = fits ? (size_t)PyArray_DIM((PyArrayObject *)array, 1) : 0;
-    of.windows = fits ? (size_t)PyArray_SIZE((PyArrayObject *)starts) : 0;
+    of.windows = of.n;
+    if (fits && starts != Py_None) {
+        of.windows = (size_t)PyArray_SIZE((PyArrayObject *)starts);
+        of.starts = gr_data_of(starts, of.windows * sizeof(int64_t));
+        of.ends = gr_data_of(ends, of.windows * sizeof(int64_t));
+        fits = of.starts && of.ends;
+    }
     of.in = gr_data_of(array, of.rows * of.n * sizeof(double));
-    of.starts = gr_data_of(starts, of.windows * sizeof(int64_t));
-    of.ends = gr_data_of(ends, of.windows * sizeof(int64_t));
-    of.counts = gr_data_of(counts, of.rows * of.windows * sizeof(double));
+    if (counts != Py_None)
+        of.counts = gr_data_of(counts, of.rows * of.windows * sizeof(int64_t));
     of.out = gr_data_of(out, of.rows * of.windows * gr_load_size(of.how.target));
-    for (size_t i = 0; i < of.windows && of.starts && of.ends; i++)
-        fits =
-            fits && of.starts[i] >= 0 && of.starts[i] <= of.ends[i] && (size_t)of.ends[i] <= of.n;
-    if (!fits || !of.in || !of.starts || !of.ends || !of.counts || !of.out || of.windows == 0) {
+    for (size_t i = 0; i < of.windows && fits && of.starts; i++)
+        fits = of.starts[i] >= 0 && of.starts[i] <= of.ends[i] && (size_t)of.ends[i] <= of.n;
+    fits = fits && of.in && of.out && of.windows > 0 && (of.counts || counts == Py_None) &&
+           of.size >= 0 && (size_t)of.size / 2 <= of.n && of.after >= 0 && of.after <= of.size;
+    if (!fits) {
         PyErr_SetString(PyExc_ValueError, "expected contiguous rows, windows of them, and results");
         return NULL;
     }

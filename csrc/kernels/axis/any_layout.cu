@@ -9,16 +9,34 @@
 #include "parts/layout.h"
 #include "parts/matrix.h"
 
+/* Adds a term of the elements x and y. */
+template <typename Acc, typename T>
+__device__ __forceinline__ void add_term(Acc &sum, gr_term term, T x, T y)
+{
+    if constexpr (!is_moments<Acc>) {
+        add_to(sum, term == GR_TERM_MAGNITUDE ? fabs(double(x)) : double(x));
+    } else if (term != GR_TERM_PRODUCT) {
+        add_to(sum, x);
+    } else if constexpr (sizeof(T) == 8) {
+        add_product(sum.products, x, y);
+    } else /* no bit of the product is lost */
+        add_proven(&sum.products.of, __dmul_rn(double(float(x)), double(float(y))));
+}
+
 template <typename Acc>
-__device__ __forceinline__ Acc sum_of_share(const gr_layout &of, const Place &first, size_t begin,
-                                            size_t end, size_t step)
+__device__ __forceinline__ Acc sum_of_share(const gr_layout &of, const Place &first,
+                                            const Turn &turn)
 {
     Acc sum = 0;
-    for (size_t i = begin; i < end; i += step) {
-        Place at(of.dim + of.kept, of.reduced, i);
-        if (!of.mask || of.mask[first.mask + at.mask])
-            sum +=
-                element_at<Acc>(static_cast<const char *>(of.base) + first.in + at.in, 0, of.load);
+    if constexpr (is_proven<Acc>) {
+        each_term<true>(of, first, turn, [&](auto x, auto y) { add_term(sum, of.term, x, y); });
+    } else {
+        for (size_t i = turn.begin + turn.member; i < turn.end; i += turn.step) {
+            Place at(of.dim + of.kept, of.reduced, i);
+            if (!of.mask || of.mask[first.mask + at.mask])
+                sum += element_at<Acc>(static_cast<const char *>(of.base) + first.in + at.in, 0,
+                                       of.load);
+        }
     }
     return sum;
 }
@@ -35,8 +53,8 @@ __global__ void __launch_bounds__(1024, 1)
     for (; number < sums * shares; number += teams) {
         size_t k = number / shares, share = number % shares, member = threadIdx.x % team;
         Place place(of.dim, of.kept, k);
-        Acc sum = sum_of_share<Acc>(of, place, terms * share / shares + member,
-                                    terms * (share + 1) / shares, team);
+        Turn turn = {terms * share / shares, terms * (share + 1) / shares, (unsigned)member, team};
+        Acc sum = sum_of_share<Acc>(of, place, turn);
         void *to = static_cast<char *>(out.of.base) + place.out;
         if (team > 1)
             sum = block_sum(sum);

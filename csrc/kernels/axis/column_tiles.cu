@@ -10,12 +10,15 @@
 #include "parts/columns.h"
 
 template <typename In, typename Acc>
-__global__ void __launch_bounds__(256, is_proven<Acc> ? 2 : 3)
+__global__ void __launch_bounds__(256, is_moments<Acc> && sizeof(In) == 2 ? 1
+                                       : is_proven<Acc>                   ? 2
+                                                                          : 3)
     column_tiles(Matrix<In> in, Sums<Acc> out, unsigned teams, unsigned shares, unsigned fold,
                  unsigned tail)
 {
     /* Short sums of float16 are exact: a thread gets at most Sizes<In>::few rows. */
-    using Sum = std::conditional_t<std::is_same<In, __half>::value, ShortSum<Acc, In>, Acc>;
+    using Sum = std::conditional_t<std::is_same<In, __half>::value && !is_moments<Acc>,
+                                   ShortSum<Acc, In>, Acc>;
     constexpr unsigned width = Pack<In>::count;
     unsigned members = blockDim.x / teams, team = threadIdx.x / members,
              tile_width = members * width;

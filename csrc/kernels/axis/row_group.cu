@@ -20,7 +20,7 @@ __device__ __forceinline__ void add_rows(Matrix<In> in, Sums<Acc> out, size_t r,
     unsigned member = threadIdx.x % lanes, apart = 32 / lanes;
     const In *row[flight];
     Sum sum[flight];
-    Sizes<In> sizes;
+    SizesFor<Acc, In> sizes;
 
     for (unsigned k = 0; k < flight; k++) {
         sum[k] = 0;

@@ -26,7 +26,7 @@ __device__ __forceinline__ void add_rows(Pack<In> pack, Matrix<In> in, Sums<Acc>
     constexpr unsigned width = Pack<In>::count, rows = width / columns;
     In element[width];
     typename Columns<In, Acc, ShortSum<Acc, In>>::Part sum[rows];
-    Sizes<In> sizes;
+    SizesFor<Acc, In> sizes;
     memcpy(element, &pack, sizeof element);
     for (unsigned i = 0; i < width; i++) {
         if (i % columns == 0)

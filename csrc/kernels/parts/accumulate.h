@@ -49,49 +49,115 @@ template <typename T> struct Proven {
     }
 };
 
-typedef Proven<gr_proven> type_proven;
-typedef Proven<gr_proven3> type_proven3;
+/* The same of few floats of at most 24 bits: of x, and of the upper and the lower part of each x^2.
+ */
+struct ShortMoments {
+    double x, high, low;
 
-/* Applies `move` to each float64 of the sum. */
-template <typename T, typename Move>
-__device__ __forceinline__ Proven<T> by_parts(Proven<T> value, Move move)
+    ShortMoments() = default;
+
+    __device__ __forceinline__ ShortMoments(double first) : x(first), high(0), low(0) {}
+
+    __device__ __forceinline__ void add(double more, bool has_low)
+    {
+        double square = __dmul_rn(more, more);
+        x += more;
+        if (has_low) {
+            int upper = __double2hiint(square), lower = __double2loint(square);
+            double part = __hiloint2double(upper, lower & (int)(~0u << 29));
+            high += part;
+            low += square - part;
+        } else
+            high += square;
+    }
+
+    __device__ __forceinline__ ShortMoments &operator+=(const ShortMoments &more)
+    {
+        x += more.x;
+        high += more.high;
+        low += more.low;
+        return *this;
+    }
+};
+
+__device__ __forceinline__ ShortMoments __shfl_xor_sync(unsigned mask, ShortMoments value,
+                                                        int lanes)
 {
-    constexpr unsigned count = sizeof(T) / sizeof(double);
-    double part[count];
-    memcpy(part, &value.of, sizeof part);
-    for (unsigned i = 0; i < count; i++)
-        part[i] = move(part[i]);
-    memcpy(&value.of, part, sizeof part);
+    value.x = __shfl_xor_sync(mask, value.x, lanes);
+    value.high = __shfl_xor_sync(mask, value.high, lanes);
+    value.low = __shfl_xor_sync(mask, value.low, lanes);
     return value;
 }
 
-template <typename T>
-__device__ __forceinline__ Proven<T> __shfl_down_sync(unsigned mask, Proven<T> value,
-                                                      unsigned lanes)
+/* The sums of x, and of x^2 or x y, of some floats. Products of float64 are rounded ones and their
+ * errors, which join those of the additions. T: of the sum of x. */
+template <typename T> struct Moments {
+    Proven<T> x;
+    Proven<gr_proven> products;
+
+    Moments() = default;
+
+    __device__ __forceinline__ Moments(double first) : x(first), products(0.0) {}
+
+    __device__ __forceinline__ explicit Moments(const ShortMoments &few)
+        : x(few.x), products(few.high)
+    {
+        products.of.rest = products.of.bound = few.low;
+    }
+
+    __device__ __forceinline__ Moments &operator+=(const Moments &more)
+    {
+        x += more.x;
+        products += more.products;
+        return *this;
+    }
+};
+
+typedef Proven<gr_proven> type_proven;
+typedef Proven<gr_proven3> type_proven3;
+typedef Moments<gr_proven> type_moments;
+typedef Moments<gr_proven3> type_moments3;
+
+template <typename Acc> constexpr bool is_moments = false;
+template <typename T> constexpr bool is_moments<Moments<T>> = true;
+template <typename Acc> constexpr bool is_proven = is_moments<Acc>;
+template <typename T> constexpr bool is_proven<Proven<T>> = true;
+
+/* Applies `move` to each float64 of the sum. */
+template <typename Sum, typename Move> __device__ __forceinline__ Sum by_parts(Sum value, Move move)
+{
+    constexpr unsigned count = sizeof(Sum) / sizeof(double);
+    double part[count];
+    memcpy(part, &value, sizeof part);
+    for (unsigned i = 0; i < count; i++)
+        part[i] = move(part[i]);
+    memcpy(&value, part, sizeof part);
+    return value;
+}
+
+template <template <typename> class Sum, typename T>
+__device__ __forceinline__ Sum<T> __shfl_down_sync(unsigned mask, Sum<T> value, unsigned lanes)
 {
     return by_parts(value, [=](double part) { return __shfl_down_sync(mask, part, lanes); });
 }
 
-template <typename T>
-__device__ __forceinline__ Proven<T> __shfl_up_sync(unsigned mask, Proven<T> value, unsigned lanes)
+template <template <typename> class Sum, typename T>
+__device__ __forceinline__ Sum<T> __shfl_up_sync(unsigned mask, Sum<T> value, unsigned lanes)
 {
     return by_parts(value, [=](double part) { return __shfl_up_sync(mask, part, lanes); });
 }
 
-template <typename T>
-__device__ __forceinline__ Proven<T> __shfl_sync(unsigned mask, Proven<T> value, int lane)
+template <template <typename> class Sum, typename T>
+__device__ __forceinline__ Sum<T> __shfl_sync(unsigned mask, Sum<T> value, int lane)
 {
     return by_parts(value, [=](double part) { return __shfl_sync(mask, part, lane); });
 }
 
-template <typename T>
-__device__ __forceinline__ Proven<T> __shfl_xor_sync(unsigned mask, Proven<T> value, int lanes)
+template <template <typename> class Sum, typename T>
+__device__ __forceinline__ Sum<T> __shfl_xor_sync(unsigned mask, Sum<T> value, int lanes)
 {
     return by_parts(value, [=](double part) { return __shfl_xor_sync(mask, part, lanes); });
 }
-
-template <typename Acc> constexpr bool is_proven = false;
-template <typename T> constexpr bool is_proven<Proven<T>> = true;
 
 /* The packs that a thread loads before it adds. */
 template <typename Acc> constexpr unsigned packs_in_flight = is_proven<Acc> ? 4 : 8;
@@ -101,6 +167,9 @@ template <typename Acc> struct Addend {
     using type = Acc;
 };
 template <typename T> struct Addend<Proven<T>> {
+    using type = double;
+};
+template <typename T> struct Addend<Moments<T>> {
     using type = double;
 };
 
@@ -124,6 +193,50 @@ template <typename P> __device__ __forceinline__ void add_to(Proven<P> &sum, Pro
     sum += x;
 }
 
+/* Adds x y. Errors that no float64 holds add up to less than 2^-1000 times the factor of `bound`.
+ */
+__device__ __forceinline__ void add_product(Proven<gr_proven> &sum, double x, double y)
+{
+    double product = __dmul_rn(x, y), error = __fma_rn(x, y, -product);
+    error += gr_two_sum(&sum.of.sum, product);
+    sum.of.rest += error;
+    sum.of.bound += gr_magnitude(error);
+    constexpr unsigned small = (1023 - 960) << 20;
+    if (((unsigned)__double2hiint(product) & 0x7fffffff) < small && x != 0 && y != 0)
+        sum.of.bound += 0x1p-1000;
+}
+
+template <typename T> __device__ __forceinline__ void add_square(Proven<gr_proven> &sum, T x)
+{
+    if constexpr (sizeof(T) == 8) {
+        add_product(sum, x, x);
+    } else { /* no bit of the square is lost */
+        double wide = double(float(x));
+        add_proven(&sum.of, __dmul_rn(wide, wide));
+    }
+}
+
+template <typename P, typename T> __device__ __forceinline__ void add_to(Moments<P> &sum, T x)
+{
+    add_to(sum.x, x);
+    add_square(sum.products, x);
+}
+
+template <typename P>
+__device__ __forceinline__ void add_to(Moments<P> &sum, const Moments<P> &more)
+{
+    sum += more;
+}
+
+template <typename P>
+__device__ __forceinline__ void add_to(Moments<P> &sum, const ShortMoments &few)
+{
+    add_proven(&sum.x.of, few.x);
+    add_proven(&sum.products.of, few.high);
+    sum.products.of.rest += few.low; /* as errors are */
+    sum.products.of.bound += few.low;
+}
+
 template <typename Acc, typename T>
 __device__ __forceinline__ void add_pack_to(Acc &sum, const Pack<T> &pack)
 {
@@ -141,8 +254,12 @@ __device__ __forceinline__ void add_pack_to(Acc &sum, const Pack<T> &pack)
  * Let each element be a multiple of 2^unit and smaller than 2^top. Then the sum of any 2^k of them
  * is a multiple of 2^unit and smaller than 2^(top + k). It is a float64 if top + k - unit <= 53.
  * inf and nan may count as any size: sums with them are not finite, and are never taken as proven.
- * There is no such test for float64 elements: `usable` is false. */
-template <typename T> struct Sizes {
+ * There is no such test for float64 elements: `usable` is false.
+ *
+ * With `of_squares`, this also holds for the two parts that ShortMoments has of their squares:
+ * these are below 2^(2 top). The upper part of a square has 24 bits, and the lower one what is
+ * left. */
+template <typename T, bool of_squares = false> struct Sizes {
     static constexpr bool usable = std::is_same<T, float>::value;
     static constexpr unsigned few = 1 << 11; /* of these, sums often are exact */
     float largest = 0;
@@ -184,12 +301,16 @@ template <typename T> struct Sizes {
         if (count == 1)
             return true;
         int k = 32 - __clz(count), top = int(__float_as_uint(largest) >> 23) + 1;
-        return top + k - (int(smallest >> 24) + 1 - 24) <= 53;
+        int least = int(smallest >> 24); /* the exponent of the smallest; 0: it is subnormal */
+        if (of_squares)
+            return least > 0 && 2 * (top - least) + k + 23 <= 53;
+        return top + k - (least + 1 - 24) <= 53;
     }
 };
 
-/* The same for bfloat16: each word has the bits of two elements, without their signs. */
-template <> struct Sizes<__nv_bfloat16> {
+/* The same for two bytes, of which `fraction` bits are those of the mantissa: each word has the
+ * bits of two elements, without their signs. Their squares have one part. */
+template <typename T, int fraction, bool of_squares> struct SizesOfHalves {
     static constexpr bool usable = true;
     static constexpr unsigned few = 1 << 16;
     unsigned largest = 0, smallest = ~0u; /* less one: zeros are the largest */
@@ -201,18 +322,20 @@ template <> struct Sizes<__nv_bfloat16> {
         smallest = smallest_less_one(word, smallest);
     }
 
-    __device__ __forceinline__ void take(__nv_bfloat16 x)
+    __device__ __forceinline__ void take(T x)
     {
-        take_two(__float_as_uint(float(x))); /* the lower half is a zero, which changes nothing */
+        unsigned short bits;
+        memcpy(&bits, &x, sizeof bits);
+        take_two(bits); /* the other half is a zero, which changes nothing */
     }
 
-    __device__ __forceinline__ void take(const Pack<__nv_bfloat16> &pack)
+    __device__ __forceinline__ void take(const Pack<T> &pack)
     {
         for (unsigned word : pack.word)
             take_two(word);
     }
 
-    __device__ __forceinline__ void take(const Sizes &more)
+    __device__ __forceinline__ void take(const SizesOfHalves &more)
     {
         largest = largest_halves(largest, more.largest);
         smallest = ~largest_halves(~smallest, ~more.smallest);
@@ -229,9 +352,9 @@ template <> struct Sizes<__nv_bfloat16> {
     {
         if (count == 1)
             return true;
-        int k = 32 - __clz(count), top = int(larger_half(largest) >> 7) + 1;
-        unsigned least = 0xffff - larger_half(~smallest);
-        return top + k - (int(least >> 7) + 1 - 8) <= 53;
+        int k = 32 - __clz(count), top = int(larger_half(largest) >> fraction) + 1;
+        int least = int((0xffff - larger_half(~smallest)) >> fraction) - fraction;
+        return (of_squares ? 2 * (top - least) : top - least) + k <= 53;
     }
 
     static __device__ __forceinline__ unsigned larger_half(unsigned word)
@@ -240,7 +363,13 @@ template <> struct Sizes<__nv_bfloat16> {
     }
 };
 
-template <> struct Sizes<__half> {
+template <bool of_squares>
+struct Sizes<__nv_bfloat16, of_squares> : SizesOfHalves<__nv_bfloat16, 7, of_squares> {
+};
+template <> struct Sizes<__half, true> : SizesOfHalves<__half, 10, true> {
+};
+
+template <> struct Sizes<__half, false> {
     static constexpr bool usable = true;
     static constexpr unsigned few = GR_SHORT_F16;
 
@@ -264,29 +393,34 @@ template <> struct Sizes<__half> {
 /* What adds up a few elements: float64, if Acc proves its rounding and `Sizes` can tell whether
  * that is exact; otherwise Acc. */
 template <typename Acc, typename T>
-using ShortSum = std::conditional_t<is_proven<Acc> && Sizes<T>::usable, double, Acc>;
+using ShortSum = std::conditional_t<!is_proven<Acc> || !Sizes<T>::usable, Acc,
+                                    std::conditional_t<is_moments<Acc>, ShortMoments, double>>;
 template <typename Acc, typename Sum> constexpr bool is_short = is_proven<Acc> && !is_proven<Sum>;
+template <typename Acc, typename T> using SizesFor = Sizes<T, is_moments<Acc>>;
 
 /* Adds an element to a sum. `sizes` tell in the end whether a short sum is exact. */
 template <typename Acc, typename Sum, typename T>
 __device__ __forceinline__ void add_short(Sum &sum, T x)
 {
-    if constexpr (is_short<Acc, Sum>)
-        sum += double(float(x));
-    else
+    if constexpr (!is_short<Acc, Sum>)
         add_to(sum, x);
+    else if constexpr (is_moments<Acc>)
+        sum.add(double(float(x)), sizeof(T) > 2);
+    else
+        sum += double(float(x));
 }
 
-template <typename Acc, typename Sum, typename T>
-__device__ __forceinline__ void add_short(Sum &sum, Sizes<T> &sizes, T x)
+template <typename Acc, typename Sum, typename T, bool of_squares>
+__device__ __forceinline__ void add_short(Sum &sum, Sizes<T, of_squares> &sizes, T x)
 {
     if constexpr (is_short<Acc, Sum>)
         sizes.take(x);
     add_short<Acc>(sum, x);
 }
 
-template <typename Acc, typename Sum, typename T>
-__device__ __forceinline__ void add_short(Sum &sum, Sizes<T> &sizes, const Pack<T> &pack)
+template <typename Acc, typename Sum, typename T, bool of_squares>
+__device__ __forceinline__ void add_short(Sum &sum, Sizes<T, of_squares> &sizes,
+                                          const Pack<T> &pack)
 {
     if constexpr (is_short<Acc, Sum>) {
         T element[Pack<T>::count];
@@ -321,7 +455,7 @@ template <typename T, typename Acc, typename Piece, unsigned count>
 __device__ __forceinline__ void add_pieces_to(Acc &sum, const Piece (&piece)[count])
 {
     using Short = ShortSum<Acc, T>;
-    Sizes<T> sizes;
+    SizesFor<Acc, T> sizes;
     if constexpr (is_short<Acc, Short>) {
         Short total = 0;
         UNROLLED

@@ -12,10 +12,12 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
     static constexpr bool is_small = std::is_integral<In>::value && sizeof(In) < 4;
     using Small = std::conditional_t<std::is_signed<In>::value, int, unsigned>;
     using Part = std::conditional_t<is_small, Small, Sum>;
-    static constexpr unsigned at_once =
-        std::is_same<Part, double>::value && width > 4 ? 2 : 4; /* for its registers */
+    static constexpr unsigned at_once = /* for its registers */
+        is_moments<Acc>                                  ? 1
+        : std::is_same<Part, double>::value && width > 4 ? 2
+                                                         : 4;
     Part sum[width];
-    Sizes<In> sizes; /* if the sums are short */
+    SizesFor<Acc, In> sizes; /* if the sums are short */
 
     __device__ __forceinline__ Columns()
     {
@@ -171,7 +173,11 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
                                           const Strided<In> &first) const
     {
         bool done = true;
-        if constexpr (!is_short<Acc, Sum>) {
+        if (is_moments<Acc> && is_short<Acc, Sum>)
+            done = sizes.allow((unsigned)rows);
+        if constexpr (!is_short<Acc, Sum> || is_moments<Acc>) {
+            if (!done)
+                return false;
             out.put_again(put<Strided<In>>(out, k), k, 1, [&](unsigned j) {
                 return Strided<In>{first.first + j, first.step};
             });
@@ -262,14 +268,14 @@ template <typename T> __device__ __forceinline__ T alone(T x)
 template <typename In, typename Acc>
 __device__ __forceinline__ bool copy_row(const Matrix<In> &in, const Sums<Acc> &out)
 {
-    if constexpr (!is_proven<Acc> || std::is_integral<In>::value) {
+    if constexpr (!is_proven<Acc> || is_moments<Acc> || std::is_integral<In>::value) {
         return false;
     } else {
         constexpr unsigned width = Pack<In>::count, flight = 4;
         const gr_sums &of = out.of;
         size_t packs = in.of.columns / width, turn = (size_t)gridDim.x * blockDim.x * flight;
         if (in.rows() > 1 || of.type != load_of<In>() || of.has_initial || of.is_partial ||
-            !in.has_whole_packs() || (uintptr_t)of.base % 16 != 0)
+            of.made.is_made || !in.has_whole_packs() || (uintptr_t)of.base % 16 != 0)
             return false;
         for (size_t i = (size_t)blockIdx.x * blockDim.x * flight + threadIdx.x; i < packs;
              i += turn) {

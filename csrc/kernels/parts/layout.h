@@ -33,4 +33,97 @@ __device__ __forceinline__ typename Addend<Acc>::type of_layout(const gr_layout 
     return element_at<typename Addend<Acc>::type>(address, 0, of.load);
 }
 
+/* Some elements of a group: from `begin` to `end`, of which a thread has every `step`-th. */
+struct Turn {
+    size_t begin, end;
+    unsigned member, step;
+};
+
+/* Calls use(x, y) for a thread's elements of two arrays without gaps that lie alike in memory. */
+template <typename T, typename Use>
+__device__ __forceinline__ void each_pack(const T *x, const T *y, const Turn &turn, Use use)
+{
+    constexpr unsigned width = Pack<T>::count, flight = width > 4 ? 1 : 2;
+    size_t n = turn.end - turn.begin, last = n - 1 - turn.member;
+    Packed<const T *> of_x(x + turn.begin, n), of_y(y + turn.begin, n);
+    if (turn.member < of_x.head)
+        use(x[turn.begin + turn.member], y[turn.begin + turn.member]);
+    if (turn.member < of_x.tail)
+        use(x[turn.begin + last], y[turn.begin + last]);
+    MOSTLY_ONCE
+    for (size_t i = turn.member; i < of_x.packs; i += flight * turn.step) {
+        T one[flight * width], other[flight * width];
+        Pack<T> packs[flight], others[flight];
+        for (unsigned k = 0; k < flight; k++) {
+            packs[k] = of_x.or_zero(i + k * turn.step, of_x.packs);
+            others[k] = of_y.or_zero(i + k * turn.step, of_x.packs);
+        }
+        memcpy(one, packs, sizeof one);
+        memcpy(other, others, sizeof other);
+        for (unsigned k = 0; k < flight * width; k++)
+            if (i + k / width * turn.step < of_x.packs)
+                use(one[k], other[k]);
+    }
+}
+
+/* Calls use(x, y) for a thread's elements of a group; y is that of the other array of products, or
+ * x. Several loads are in flight. */
+template <typename T, bool by_packs, typename Use>
+__device__ __forceinline__ void each_strided(const gr_layout &of, const Place &first,
+                                             const Turn &turn, Use use)
+{
+    constexpr unsigned flight = by_packs ? 8 : 2;
+    const gr_layout_dim &dim = of.dim[of.kept];
+    bool has_factors = of.term == GR_TERM_PRODUCT;
+    const char *x_at = static_cast<const char *>(of.base) + first.in, *y_at = x_at;
+    int64_t x_step = dim.in, y_step = has_factors ? dim.mask : dim.in;
+    if (has_factors)
+        y_at = reinterpret_cast<const char *>(of.mask) + first.mask;
+    bool are_packs = x_step == sizeof(T) && y_step == sizeof(T) && turn.step > Pack<T>::count;
+    if (by_packs && are_packs && ((uintptr_t)x_at - (uintptr_t)y_at) % 16 == 0)
+        return each_pack(reinterpret_cast<const T *>(x_at), reinterpret_cast<const T *>(y_at), turn,
+                         use);
+    MOSTLY_ONCE
+    for (size_t i = turn.begin + turn.member; i < turn.end; i += flight * turn.step) {
+        T x[flight], y[flight];
+        for (unsigned j = 0; j < flight; j++) {
+            int64_t at = int64_t(i + j * turn.step);
+            x[j] = y[j] = T{};
+            if (i + j * turn.step < turn.end) {
+                x[j] = *reinterpret_cast<const T *>(x_at + at * x_step);
+                y[j] = has_factors ? *reinterpret_cast<const T *>(y_at + at * y_step) : x[j];
+            }
+        }
+        for (unsigned j = 0; j < flight; j++)
+            if (i + j * turn.step < turn.end)
+                use(x[j], y[j]);
+    }
+}
+
+/* The same for any layout. The elements are floats. `by_packs`: the code of `use` is short. */
+template <bool by_packs, typename Use>
+__device__ __forceinline__ void each_term(const gr_layout &of, const Place &first, const Turn &turn,
+                                          Use use)
+{
+    bool has_factors = of.term == GR_TERM_PRODUCT;
+    if (of.reduced == 1 && (has_factors || !of.mask))
+        switch (of.load) {
+        case GR_LOAD_f16: return each_strided<__half, by_packs>(of, first, turn, use);
+        case GR_LOAD_bf16: return each_strided<__nv_bfloat16, by_packs>(of, first, turn, use);
+        case GR_LOAD_f32: return each_strided<float, by_packs>(of, first, turn, use);
+        case GR_LOAD_f64: return each_strided<double, by_packs>(of, first, turn, use);
+        default: break;
+        }
+    MOSTLY_ONCE
+    for (size_t i = turn.begin + turn.member; i < turn.end; i += turn.step) {
+        Place at(of.dim + of.kept, of.reduced, i);
+        double x = of_layout<double>(of, first.in + at.in), y = x;
+        if (has_factors)
+            y = element_at<double>(of.mask + first.mask + at.mask, 0, of.load);
+        else if (of.mask && !of.mask[first.mask + at.mask])
+            continue;
+        use(x, y);
+    }
+}
+
 #endif

@@ -3,6 +3,7 @@
 #define GPUREDUCE_KERNEL_MATRIX_H
 
 #include "exact_levels.h"
+#include "finish.h"
 
 template <typename T> struct Matrix {
     gr_matrix of;
@@ -108,7 +109,8 @@ template <typename T> __device__ __forceinline__ T initial_of(const gr_sums &of,
 }
 
 template <typename Acc>
-__device__ __forceinline__ void finish_sum(void *to, const gr_sums &of, size_t k, Acc sum)
+__device__ __forceinline__ std::enable_if_t<!is_proven<Acc>> finish_sum(void *to, const gr_sums &of,
+                                                                        size_t k, Acc sum)
 {
     store_sum(to, of, Acc(sum + initial_of<Acc>(of, k)));
 }
@@ -125,11 +127,34 @@ __device__ __forceinline__ bool finish_proven(const gr_proven3 &sum, const gr_su
     return gr_proven3_finish(&sum, of.additions, format.fraction, format.unit, x);
 }
 
+/* Stores what is made of the sums if its rounding is proven. Returns whether it is. */
+__device__ __forceinline__ bool store_made(void *to, const gr_sums &of, const approximate &first,
+                                           const approximate &second)
+{
+    double rounded;
+    bool is_done = finish_made(of.made, first, second, of.type, &rounded);
+    if (is_done)
+        store_sum(to, of, rounded);
+    return is_done;
+}
+
+template <typename T>
+__device__ __forceinline__ bool store_proven(void *to, const gr_sums &of, size_t,
+                                             const Moments<T> &sum)
+{
+    approximate products = approximate_of(sum.products.of, of.additions);
+    if (of.made.kind != GR_FINISH_VARIANCE)
+        return store_made(to, of, products, {});
+    return store_made(to, of, approximate_of(sum.x.of, of.additions), products);
+}
+
 /* Stores the rounded sum if it is proven. Returns whether it is. */
 template <typename T>
 __device__ __forceinline__ bool store_proven(void *to, const gr_sums &of, size_t k, Proven<T> sum)
 {
     double rounded;
+    if (of.made.is_made)
+        return store_made(to, of, approximate_of(sum.of, of.additions), {});
     add_to(sum, initial_of<double>(of, k));
     bool is_done = finish_proven(sum.of, of, &rounded);
     if (is_done)
@@ -144,8 +169,9 @@ __device__ __forceinline__ void mark_unproven(const gr_sums &of, size_t k)
         atomicExch(of.any_unproven, 1u); /* once for each word: all take turns at this address */
 }
 
-template <typename T>
-__device__ __forceinline__ void finish_sum(void *to, const gr_sums &of, size_t k, Proven<T> sum)
+template <typename Sum>
+__device__ __forceinline__ std::enable_if_t<is_proven<Sum>> finish_sum(void *to, const gr_sums &of,
+                                                                       size_t k, Sum sum)
 {
     if (!store_proven(to, of, k, sum))
         mark_unproven(of, k);
@@ -165,7 +191,7 @@ __device__ __forceinline__ bool round_short(const gr_sums &of, double sum, doubl
 {
     bool finite = (__double2hiint(sum) & 0x7ff00000) != 0x7ff00000;
     *rounded = sum;
-    if (of.is_partial || of.has_initial || !finite)
+    if (of.is_partial || of.has_initial || of.made.is_made || !finite)
         return false;
     if (of.type == GR_LOAD_f16 || of.type == GR_LOAD_bf16)
         *rounded = rounded_to_odd(sum);
@@ -180,6 +206,9 @@ enum { AGAIN_ALONE = 64, AGAIN_TOGETHER = 256 };
 struct NoTerms {
     template <typename Terms> __device__ __forceinline__ explicit NoTerms(const Terms &) {}
 };
+
+template <typename Acc, typename Terms>
+constexpr bool adds_again = is_proven<Acc> && !is_moments<Acc> && can_add_again<Terms>;
 
 /* The places of the sums. A sum is rounded to its type once, when it is stored. */
 template <typename Acc> struct Sums {
@@ -196,7 +225,7 @@ template <typename Acc> struct Sums {
     {
         if (of.is_partial) {
             static_cast<Acc *>(of.base)[k] = sum;
-        } else if constexpr (is_proven<Acc> && can_add_again<Terms>) {
+        } else if constexpr (adds_again<Acc, Terms>) {
             if (!store_proven(to, of, k, sum)) {
                 if (!of.unproven)
                     return false;
@@ -211,7 +240,7 @@ template <typename Acc> struct Sums {
     template <typename Terms>
     __device__ __forceinline__ void put_again(void *to, size_t k, const Terms &terms) const
     {
-        if constexpr (is_proven<Acc> && can_add_again<Terms>)
+        if constexpr (adds_again<Acc, Terms>)
             add_again(to, of.type, of.bytes, initial_again(k), terms, {0, 1, of.count}, 32);
     }
 
@@ -232,7 +261,7 @@ template <typename Acc> struct Sums {
     __device__ __forceinline__ void put_again_by_warp(unsigned long long which, size_t k,
                                                       size_t apart, TermsOf terms_of) const
     {
-        if constexpr (is_proven<Acc> && can_add_again<decltype(terms_of(k))>) {
+        if constexpr (adds_again<Acc, decltype(terms_of(k))>) {
             unsigned lane = threadIdx.x % 32;
             if (of.count <= AGAIN_ALONE)
                 return put_again(which, k, apart,
@@ -271,7 +300,7 @@ template <typename Acc> struct Sums {
     __device__ __forceinline__ void put_by_warp(size_t k, Acc sum, const Terms &terms) const
     {
         bool is_done = threadIdx.x % 32 > 0 || is_put<Terms>(place(k), k, sum);
-        if constexpr (is_proven<Acc> && can_add_again<Terms>)
+        if constexpr (adds_again<Acc, Terms>)
             if (!__all_sync(0xffffffffu, is_done)) {
                 unsigned lane = threadIdx.x % 32;
                 add_again(place(k), of.type, of.bytes, lane ? 0 : initial_again(k), terms,
@@ -285,7 +314,7 @@ template <typename Acc> struct Sums {
                                                  const Terms &terms) const
     {
         bool is_done = threadIdx.x > 0 || is_put<Terms>(to, k, sum);
-        if constexpr (is_proven<Acc> && can_add_again<Terms>) {
+        if constexpr (adds_again<Acc, Terms>) {
             if (__syncthreads_or(!is_done)) {
                 double initial = threadIdx.x == 0 ? initial_again(k) : 0;
                 add_again_by_block(to, of.type, of.bytes, initial, terms, of.count);
@@ -308,7 +337,7 @@ template <typename Acc> struct Sums {
     template <typename Terms, typename Sum>
     __device__ __forceinline__ bool is_put_short(size_t k, Sum sum) const
     {
-        if constexpr (is_short<Acc, Sum>)
+        if constexpr (is_short<Acc, Sum> && !is_moments<Acc>)
             if (put_exact(k, sum))
                 return true;
         return is_put<Terms>(place(k), k, Acc(sum));
@@ -336,7 +365,7 @@ template <typename Acc> struct Sums {
     template <typename T, typename Sum>
     __device__ __forceinline__ bool put_usual(size_t k, Sum sum) const
     {
-        if constexpr (is_proven<Sum>)
+        if constexpr (is_proven<Sum> || is_moments<Acc>)
             return false;
         else if constexpr (!std::is_integral<T>::value) {
             T rounded;
@@ -355,7 +384,7 @@ template <typename Acc> struct Sums {
     template <typename T, typename Sum, unsigned count>
     __device__ __forceinline__ bool put_pack(size_t k, const Sum (&sum)[count]) const
     {
-        if constexpr (is_proven<Sum> || std::is_integral<T>::value)
+        if constexpr (is_proven<Sum> || is_moments<Acc> || std::is_integral<T>::value)
             return false;
         else
             return put_rounded<T>(k, sum);

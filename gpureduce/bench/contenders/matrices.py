@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gpureduce import _host
+from gpureduce import _host, exact
 from gpureduce.bench import libraries
 from gpureduce.bench.clocks import Run, of_calls
 from gpureduce.bench.contenders.places import Place
@@ -202,6 +202,30 @@ def _of_hard(place: Place, case: Case, base: Any) -> Iterator[Contender]:
         yield of.contender(name, of.ours("exact"), kernel=False)
 
 
+def _of_statistics(place: Place, case: Case, base: Any) -> Iterator[Contender]:
+    """What is made of exact sums, beside the sum. Of one row also its product with itself."""
+    of = _Sums(place, case, base)
+    runs = {"exact": of.ours("exact")}
+    made: dict[str, Callable[[Any, Any], Any]] = {
+        "mean": lambda m, out: exact.mean(m, case.axis, out=out),
+        "var": lambda m, out: exact.var(m, case.axis, out=out),
+        "norm": lambda m, _: exact.norm(m, 2, case.axis),
+    }
+    if case.rows == 1:
+        made["vecdot"] = lambda m, _: exact.vecdot(m, m)
+    runs |= {f"exact {name}": place.captured(of.each(make)) for name, make in made.items()}
+
+    def theirs(function: Callable[..., Any], **more: Any) -> Run:
+        return of.each(lambda m, _: function(m, case.axis, **more))
+
+    for name, library, more in (("torch", place.torch, {"correction": 0}), ("NumPy", np, {})):
+        if name.lower() in place.names:
+            runs[f"{name} mean"] = theirs(library.mean)
+            runs[f"{name} var"] = theirs(library.var, **more)
+    for name, run in runs.items():
+        yield of.contender(name, run, kernel=False)
+
+
 def _of_calls(place: Place, case: Case, base: Any) -> Iterator[Contender]:
     """Calls that make their result, and do not wait for it on a card."""
     of = _Sums(place, case, base)
@@ -235,5 +259,5 @@ def copy(place: Place, _: Any, base: Any) -> Iterator[Contender]:
 Maker = Callable[[Place, Case, Any], Iterator[Contender]]
 CONTENDERS: dict[str, Maker] = {
     "shapes": _of_shape, "middle": _of_shape, "rungs": _of_rungs, "patterns": _of_shape,
-    "small": _of_small, "hard": _of_hard, "calls": _of_calls,
+    "small": _of_small, "hard": _of_hard, "calls": _of_calls, "statistics": _of_statistics,
 }  # fmt: skip

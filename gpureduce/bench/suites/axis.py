@@ -20,7 +20,7 @@ from gpureduce.bench.render import GB_S, US, By, Cell, Pivot, as_table, of, quic
 from gpureduce.bench.runner import Contender, Group, Latest, Row, Turns, one_by_one
 from gpureduce.core.dtypes import is_here, named
 
-PARTS = ("shapes", "middle", "rungs", "small", "hard", "calls", "patterns")
+PARTS = ("shapes", "middle", "rungs", "small", "hard", "calls", "patterns", "statistics")
 _DTYPES = ("float32", "float16", "bfloat16", "float64", "int8", "int32")
 _OURS = ("copy", "fast", "exact", "cpu", "fast, whole array")
 
@@ -90,12 +90,21 @@ def _pattern_cases(n: int, dtypes: Sequence[str]) -> Iterator[Case]:
                     yield Case(rows, size, axes, dtype, measure="patterns", **how)
 
 
+def _statistics_cases(n: int, dtypes: Sequence[str]) -> Iterator[Case]:
+    for dtype in dtypes:
+        if "float" in dtype:
+            for rows in (1, 1024, n >> 10, n >> 6, n >> 3):
+                for axis in (1, 0) if 1 < rows < n else (1,):
+                    yield Case(rows, n // max(rows, 1), axis, dtype, measure="statistics")
+
+
 _CASES: dict[str, Callable[[int, Sequence[str]], Iterator[Case]]] = {
     "shapes": _shape_cases,
     "middle": _middle_cases,
     "rungs": _rung_cases,
     "small": lambda n, dtypes: (Case(*s, 1, dtypes[0], measure="small") for s in _SMALL),
     "hard": _hard_cases,
+    "statistics": _statistics_cases,
     "patterns": lambda n, dtypes: _pattern_cases(n, dtypes[:1]),
     "calls": lambda n, dtypes: iter([Case(*_CALLED, 1, dtypes[0], measure="calls")]),
 }
@@ -199,6 +208,9 @@ def table(rows: Sequence[Row], cell: Cell = GB_S, more: _More = _BESIDE) -> str:
 
 _RUNGS = Pivot({"kernel": of("strategy")}, GB_S, lambda r: f"{_shape(r)}, axis {r['axis']}")
 _LONGER: _More = {"times as long": ratio("exact", USUAL)}
+_OF_SUMS: _More = {
+    f"{name} over the sum": ratio("exact", f"exact {name}") for name in ("mean", "var", "norm")
+}
 _SECTIONS: dict[str, tuple[str, Callable[[Sequence[Row]], str]]] = {
     "shapes": ("GB/s of the matrix and its sums together", table),
     "middle": ("GB/s along the middle axis", table),
@@ -209,6 +221,8 @@ _SECTIONS: dict[str, tuple[str, Callable[[Sequence[Row]], str]]] = {
               lambda rows: table(rows, US)),
     "hard": ("Microseconds if exact has to add up each sum a second time",
              lambda rows: table(rows, US, _LONGER)),
+    "statistics": ("Microseconds of what is made of sums",
+                   lambda rows: table(rows, US, _OF_SUMS)),
     "calls": ("Microseconds of the processor for a call that does not wait for its sums",
               lambda rows: table(rows, US, {})),
 }  # fmt: skip

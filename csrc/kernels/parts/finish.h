@@ -1,0 +1,152 @@
+/* Results that are made of sums which prove their rounding: the arithmetic of the processors, for
+ * one number at a time. */
+#ifndef GPUREDUCE_KERNEL_FINISH_H
+#define GPUREDUCE_KERNEL_FINISH_H
+
+#include "accumulate.h"
+#include "exact/finish.h"
+#include "exact/format.h"
+
+#include <math.h>
+
+struct doubles;
+
+/* A condition: all bits or none; or the bits of a number. */
+struct lanes64 {
+    long long bits;
+    __device__ __forceinline__ explicit operator doubles() const;
+};
+
+/* Products are never joined with the additions that follow them. */
+struct doubles {
+    double value;
+    __device__ __forceinline__ explicit operator lanes64() const
+    {
+        return {__double_as_longlong(value)};
+    }
+    __device__ __forceinline__ doubles &operator+=(const doubles &more)
+    {
+        value += more.value;
+        return *this;
+    }
+    __device__ __forceinline__ doubles &operator-=(const doubles &more)
+    {
+        value -= more.value;
+        return *this;
+    }
+};
+
+__device__ __forceinline__ lanes64::operator doubles() const
+{
+    return {__longlong_as_double(bits)};
+}
+
+#define GR_BETWEEN(operation, result, expression)                                                  \
+    __device__ __forceinline__ result operator operation(const doubles &a, const doubles &b)       \
+    {                                                                                              \
+        return {expression};                                                                       \
+    }                                                                                              \
+    __device__ __forceinline__ result operator operation(double a, const doubles &b)               \
+    {                                                                                              \
+        return doubles{a} operation b;                                                             \
+    }                                                                                              \
+    __device__ __forceinline__ result operator operation(const doubles &a, double b)               \
+    {                                                                                              \
+        return a operation doubles{b};                                                             \
+    }
+GR_BETWEEN(+, doubles, a.value + b.value)
+GR_BETWEEN(-, doubles, a.value - b.value)
+GR_BETWEEN(*, doubles, __dmul_rn(a.value, b.value))
+GR_BETWEEN(/, doubles, a.value / b.value)
+GR_BETWEEN(<, lanes64, -(long long)(a.value < b.value))
+GR_BETWEEN(>, lanes64, -(long long)(a.value > b.value))
+GR_BETWEEN(==, lanes64, -(long long)(a.value == b.value))
+GR_BETWEEN(!=, lanes64, -(long long)(a.value != b.value))
+#undef GR_BETWEEN
+
+__device__ __forceinline__ doubles operator-(const doubles &a)
+{
+    return {-a.value};
+}
+
+__device__ __forceinline__ lanes64 operator&(const lanes64 &a, const lanes64 &b)
+{
+    return {a.bits & b.bits};
+}
+
+__device__ __forceinline__ lanes64 operator|(const lanes64 &a, const lanes64 &b)
+{
+    return {a.bits | b.bits};
+}
+
+__device__ __forceinline__ lanes64 operator+(const lanes64 &a, long long b)
+{
+    return {a.bits + b};
+}
+
+__device__ __forceinline__ lanes64 operator-(long long a, const lanes64 &b)
+{
+    return {a - b.bits};
+}
+
+__device__ __forceinline__ lanes64 operator~(const lanes64 &a)
+{
+    return {~a.bits};
+}
+
+__device__ __forceinline__ doubles two_sum(doubles *sum, doubles x)
+{
+    return {gr_two_sum(&sum->value, x.value)};
+}
+
+__device__ __forceinline__ doubles magnitude(doubles x)
+{
+    return {gr_magnitude(x.value)};
+}
+
+__device__ __forceinline__ doubles rest_of_product(doubles x, doubles y, doubles product)
+{
+    return {__fma_rn(x.value, y.value, -product.value)};
+}
+
+__device__ __forceinline__ doubles square_roots(doubles x)
+{
+    return {sqrt(x.value)};
+}
+
+#define INLINE __device__ __forceinline__
+#include "exact/approximate_text.h"
+#undef INLINE
+
+/* `additions`: the number of those with rounding (exact/proven.h). */
+__device__ __forceinline__ approximate approximate_of(const gr_proven &sum, double additions)
+{
+    return checked({sum.sum}, {sum.rest}, {additions * 0x1p-52 * sum.bound});
+}
+
+__device__ __forceinline__ approximate approximate_of(const gr_proven3 &sum, double additions)
+{
+    doubles high = {sum.sum}, low = two_sum(&high, {sum.rest}), tail = two_sum(&low, {sum.tail});
+    return checked(high, low, magnitude(tail) + additions * 0x1p-52 * sum.bound);
+}
+
+/* Rounds what is made of a sum, or of two for a variance, to a type. Returns false if the rounding
+ * is not proven. */
+DEVICE_FUNCTION bool finish_made(const gr_made how, const approximate first,
+                                 const approximate second, gr_load type, double *rounded)
+{
+    gr_format format = gr_format_of(type);
+    approximate n = exactly({how.n}), above = first, below = n;
+    if (how.kind == GR_FINISH_VARIANCE) {
+        above = sum_of(product_of(n, second), negative_of(product_of(first, first)));
+        above = zero_of_one(above, {how.n});
+        below = product_of(n, free_of({how.n}, how.ddof));
+    }
+    approximate value = quotient_of(above, below);
+    if (how.root)
+        value = root_of(value);
+    return gr_proven_round(value.high.value, value.low.value, 0, value.error.value, format.fraction,
+                           format.unit, rounded);
+}
+
+#endif
