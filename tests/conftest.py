@@ -33,7 +33,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With --share N, keeps the first case of each test, and the same other ones in every run."""
+    """With --share N, keeps the first case of each test, and the same other ones in every run.
+
+    Tests that have the GPU for themselves come last: all others wait while they run.
+    """
+    items.sort(key=lambda item: item.get_closest_marker("alone") is not None)
     seen: set[str] = set()
     kept: list[pytest.Item] = []
     left: list[pytest.Item] = []

@@ -307,7 +307,7 @@ def by_one_call(
 @functools.lru_cache(256)
 def _plan_for(
     like: type, strategy: str, dtype: Any, timing: bool, axis: int | None, keepdims: bool,
-    made: Made | None = None,
+    made: Made | None,
 ) -> _Plan | None:  # fmt: skip
     """The plan for arrays of a type; None if C cannot find the stream that they are worked on."""
     module = gpu_arrays.module_for(None)

@@ -167,7 +167,7 @@ def test_nothing_leaks(asked, monkeypatch):
 
     def held():
         gc.collect()
-        plan = axis_on_device._plan_for(Shown, "fast", None, False, 1, False)
+        plan = axis_on_device._plan_for(Shown, "fast", None, False, 1, False, None)
         (known,) = plan.known.values()
         counts = [sys.getrefcount(held) for held in (out, array, strange, Shown, plan, known)]
         return [*counts, len(gc.get_objects())]
@@ -180,7 +180,7 @@ def test_nothing_leaks(asked, monkeypatch):
     after = held()
     assert after[:-1] == before[:-1]
     assert abs(after[-1] - before[-1]) < 200
-    plan = axis_on_device._plan_for(Shown, "fast", None, False, 1, False)
+    plan = axis_on_device._plan_for(Shown, "fast", None, False, 1, False, None)
     plan.known.clear()
     monkeypatch.setattr(axis_on_device, "_MOST_KNOWN", 4)
     for n in range(1, 10):

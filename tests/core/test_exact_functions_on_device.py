@@ -150,6 +150,16 @@ def test_arguments_for_host_arrays_are_named():
 @pytest.mark.gpu
 @pytest.mark.sanitizer
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_short_for_the_sanitizer(dtype):
+    cupy = pytest.importorskip("cupy")
+    for make in (normal, special):
+        x = made(np.random.default_rng(8), make, (7, 33), dtype)
+        compare_all(cupy.asarray(x), x, 1)
+        compare_all(cupy.asarray(x), x, 0)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("make", MAKERS, ids=lambda one: one.__name__)
 def test_on_the_card(dtype, make):
     cupy = pytest.importorskip("cupy")

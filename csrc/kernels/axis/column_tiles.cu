@@ -10,9 +10,7 @@
 #include "parts/columns.h"
 
 template <typename In, typename Acc>
-__global__ void __launch_bounds__(256, is_moments<Acc> && sizeof(In) == 2 ? 1
-                                       : is_proven<Acc>                   ? 2
-                                                                          : 3)
+__global__ void __launch_bounds__(256, blocks_of<In, Acc>)
     column_tiles(Matrix<In> in, Sums<Acc> out, unsigned teams, unsigned shares, unsigned fold,
                  unsigned tail)
 {

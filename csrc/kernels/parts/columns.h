@@ -190,6 +190,12 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
     }
 };
 
+/* Blocks of column_tiles per multiprocessor, at least. */
+template <typename In, typename Acc>
+constexpr unsigned blocks_of = !is_proven<Acc>                      ? 3
+                               : is_moments<Acc> && sizeof(In) == 2 ? 1
+                                                                    : 2;
+
 /* Adds the sums of a block's other teams, `count` each, to those of its first one. */
 template <typename Acc>
 __device__ __forceinline__ void add_teams(Acc *shared, unsigned teams, unsigned count)

@@ -1,0 +1,122 @@
+/* What is made of the terms of a group, in integers: kernels/segments/exact_terms.cu. */
+#ifndef GPUREDUCE_KERNEL_EXACT_TERMS_H
+#define GPUREDUCE_KERNEL_EXACT_TERMS_H
+
+#include "exact_levels.h"
+#include "matrix.h"
+
+#define FINISH_FUNCTION DEVICE_FUNCTION
+#include "exact/finish_integers_text.h"
+#include "exact/products.h"
+
+/* The elements of a group; or the products whose size is in one of three ranges, as two numbers
+ * each, times 2^(GR_PRODUCTS_SHIFT (1 - range)). No bit of such a product is lost. */
+struct Terms {
+    enum { ELEMENTS = -1, TINY, USUAL, HUGE_ };
+    const gr_layout &of;
+    const Place &place;
+    int range;
+
+    __device__ __forceinline__ int spare() const
+    {
+        return 0;
+    }
+
+    static __device__ __forceinline__ int exponent_of(double x)
+    {
+        return int((unsigned)__double2hiint(x) >> 20 & 0x7ff) - 1023;
+    }
+
+    template <typename Use>
+    __device__ __forceinline__ void each_product(double x, double y, Use use) const
+    {
+        int size = exponent_of(x) + exponent_of(y);
+        bool is_special = exponent_of(x) == 1024 || exponent_of(y) == 1024;
+        int found = is_special ? USUAL : size < -960 ? TINY : size > 960 ? HUGE_ : USUAL;
+        if (found != range)
+            return;
+        if (range != USUAL) {
+            double scale = range == TINY ? 0x1p544 : 0x1p-544;
+            static_assert(GR_PRODUCTS_SHIFT == 1088, "of both factors");
+            x = __dmul_rn(x, scale);
+            y = __dmul_rn(y, scale);
+        }
+        double product = __dmul_rn(x, y);
+        use(product);
+        if (!is_special)
+            use(__fma_rn(x, y, -product));
+    }
+
+    template <typename Use> __device__ __forceinline__ void each(const Share &part, Use use) const
+    {
+        bool are_sizes = of.term == GR_TERM_MAGNITUDE;
+        Turn turn = {part.first - threadIdx.x, part.end, threadIdx.x, (unsigned)part.step};
+        each_term<false>(of, place, turn, [&](auto one, auto other) {
+            double x = double(one), y = double(other);
+            if (range == ELEMENTS)
+                use(are_sizes ? fabs(x) : x);
+            else
+                each_product(x, y, use);
+        });
+    }
+};
+
+/* Adds the digits of a block's share of some terms to words. */
+__device__ __forceinline__ void add_digits(const Terms &terms, const Share &part,
+                                           unsigned long long *word)
+{
+    constexpr size_t room = (size_t)GR_LEVELS_ROOM * GR_TERMS_THREADS; /* fit into 62 bits */
+    bool gives = threadIdx.x % 32 == 0;
+    SumDigits digits(word, NULL);
+    unsigned flags = 0;
+    for (size_t begin = part.first; begin < part.end; begin += room) {
+        Share mine = {begin + threadIdx.x, blockDim.x,
+                      part.end - begin < room ? part.end : begin + room};
+        flags |= each_digit_of(terms, mine, 0, 1, [&](int k, long long total) {
+            if (gives)
+                digits.give(k, total);
+        });
+        if (gives)
+            digits.leave();
+    }
+    if (gives && flags)
+        atomicOr(&word[SumDigits::FLAGS], (unsigned long long)flags);
+}
+
+/* The sum of some words' digits. */
+DEVICE_FUNCTION unsigned read_digits(gr_finish_room *room, integer *to,
+                                     const unsigned long long *word, int count)
+{
+    unsigned flags = 0;
+    to->size = to->low = 0;
+    to->negative = false;
+    for (int i = 0; i < count; i++, word += GR_LEVELS_WORDS) {
+        int shift = count > 1 ? GR_PRODUCTS_SHIFT * (i - 1) : 0;
+        integer_of_digits(&room->number, reinterpret_cast<const int64_t *>(word), GR_EXACT_DIGITS,
+                          GR_EXACT_UNIT + shift);
+        add_integer(room, to, &room->number);
+        flags |= (unsigned)word[SumDigits::FLAGS];
+    }
+    return flags;
+}
+
+/* Makes the result of all words. One thread calls it. */
+DEVICE_FUNCTION void finish_group(void *to, const gr_sums &of, gr_term term, gr_finish_room *room,
+                                  const unsigned long long *word)
+{
+    bool is_variance = of.made.kind == GR_FINISH_VARIANCE, has_products = term >= GR_TERM_SQUARE;
+    gr_finish_how how = {
+        (gr_finish_kind)of.made.kind, of.made.root != 0, 1, is_variance, 1, of.made.ddof, of.type};
+    const unsigned long long *products = word + GR_LEVELS_WORDS;
+    room->n = of.made.n;
+    room->mean = 0;
+    room->second_flags = 0;
+    room->first_flags = has_products && !is_variance
+                            ? read_digits(room, &room->first[0], products, 3)
+                            : read_digits(room, &room->first[0], word, 1);
+    if (is_variance)
+        room->second_flags = read_digits(room, &room->second, products, 3);
+    store_bits(to, finish_in_integers(&how, room), of.bytes);
+}
+
+#endif
