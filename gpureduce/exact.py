@@ -10,6 +10,7 @@ Of floats on a GPU there are `sum`, `segment_sum`, `mean`, `var`, `std`, `moment
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 from typing import Any, NamedTuple
@@ -18,7 +19,16 @@ import numpy as np
 import numpy.typing as npt
 
 from gpureduce import _host
-from gpureduce.core import arrays, dtypes, groups, rolling, running, segments, summation
+from gpureduce.core import (
+    arrays,
+    axis_on_device,
+    dtypes,
+    groups,
+    rolling,
+    running,
+    segments,
+    summation,
+)
 from gpureduce.core.checks import finite, shown, whole
 from gpureduce.core.dtypes import Array
 from gpureduce.core.moments import (
@@ -45,7 +55,6 @@ from gpureduce.core.statistics import (
     variances_of,
     weights_of,
 )
-from gpureduce.lazy_import import load
 
 __all__ = [
     "MomentsResult",
@@ -84,21 +93,35 @@ _NORM = {1: (RATIO, False, MAGNITUDE, -1, False), 2: (RATIO, True, SQUARE, -1, F
 _DOT = (RATIO, False, PRODUCT, -1, False)
 
 
+@functools.lru_cache(64)
+def _made_of(how: tuple[int, bool, int, int, bool], ddof: float) -> axis_on_device.Made:
+    kind, root, first, second, over_n = how
+    return axis_on_device.Made(kind, root, max(first, second), over_n, finite("ddof", ddof))
+
+
 def _made(
     a: Any, how: tuple[int, bool, int, int, bool], axis: Any, dtype: Any = None, out: Any = None,
     keepdims: Any = False, ddof: float = 0, *, where: Any = True, mean: Any = None,
     other: Any = None,
 ) -> Any:  # fmt: skip
     """What is made of an array on a GPU; None of other arrays."""
-    if type(a) is np.ndarray or not arrays.lies_on_a_gpu(a):
+    if type(a) is np.ndarray:
+        return None
+    is_plain = where is True and mean is None and type(ddof) in (int, float)
+    if is_plain and type(keepdims) is bool:
+        made = _made_of(how, ddof)
+        found = axis_on_device.by_one_call(
+            a, "exact", dtype, False, axis, keepdims, out, made, other
+        )
+        if found is not None:
+            return found.value
+    if not arrays.lies_on_a_gpu(a):
         return None
     if where is not True or mean is not None:
         name = "mean" if where is True else "where"
         raise TypeError(f"{name} is for arrays in host memory: leave it out for one on a GPU")
-    kind, root, first, second, over_n = how
-    on_device = load("core.axis_on_device")
-    made = on_device.Made(kind, root, max(first, second), over_n, finite("ddof", ddof))
-    return on_device.made_gpu(a, made, axis, dtype, out, keepdims, other)
+    made = _made_of(how, finite("ddof", ddof))
+    return axis_on_device.made_gpu(a, made, axis, dtype, out, keepdims, other)
 
 
 class MomentsResult(NamedTuple):

@@ -323,10 +323,6 @@ def made_gpu(
     other: Any = None, device: str | None = None,
 ) -> Any:  # fmt: skip
     """What is made of the sums along axes of an array on a GPU: results on that GPU."""
-    if type(keepdims) is bool and device is None:
-        found = by_one_call(arr, "exact", dtype, False, axis, keepdims, out, made, other)
-        if found is not None:
-            return found.value
     call = Arguments("exact", dtype, device=device, timing=False)
     how = Reduction(axis, keepdims, out=out, result="device")
     return add_gpu(call, strategy_of("exact"), arr, how, 0.0, made=made, other=other).value
