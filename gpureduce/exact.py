@@ -452,13 +452,16 @@ def dot(a: npt.ArrayLike, b: npt.ArrayLike) -> Any:
         found = _product(a, b, 0) if found is None else found
         if found is not None:
             return found
-    x, y = (arrays.as_array(one)[...] for one in (a, b))
-    if x.ndim != 1 or y.ndim != 1 or x.shape != y.shape:
-        raise ValueError(
-            f"dot takes two one-dimensional arrays of one length, not of the shapes {x.shape} and "
-            f"{y.shape}: vecdot takes arrays of more dimensions"
-        )
-    return products_of(x, y, conjugates=False)
+    shapes = [getattr(one, "shape", None) for one in (a, b)]
+    if not any(s is None or len(s) != 1 for s in shapes) or not arrays.lies_on_a_gpu(a):
+        x, y = (arrays.as_array(one)[...] for one in (a, b))
+        shapes = [x.shape, y.shape]
+        if len(x.shape) == 1 and x.shape == y.shape:
+            return products_of(x, y, conjugates=False)
+    raise ValueError(
+        "dot takes two one-dimensional arrays of one length, not of the shapes "
+        f"{shapes[0]} and {shapes[1]}: vecdot takes arrays of more dimensions"
+    )
 
 
 def vecdot(x1: npt.ArrayLike, x2: npt.ArrayLike, axis: int = -1) -> Any:

@@ -33,6 +33,7 @@ enum {
     MOST_AGAIN = 1 << 29,     /* elements of a sum whose digits fit into 62 bits */
     LANE_TERMS = 4,           /* the least elements per lane of exact_levels .. */
     LEAST_LANE_SHARE = 32,    /* .. and of warps that share a sum */
+    SHARED_RESULTS = 400,     /* whose words take a megabyte */
     APART_SUMS = 16,          /* results per multiprocessor that are worth a launch */
     SM_THREADS = 2048
 };
@@ -317,10 +318,10 @@ static void shape_levels(gr_axis_plan *p)
 static void shape_terms(gr_axis_plan *p)
 {
     size_t most = sms_of(p) * 2, per_block = (size_t)GR_TERMS_THREADS * SHARE_TERMS;
-    size_t idle = p->sum_count ? most / p->sum_count : 0;
     p->lanes = p->block = (unsigned)gr_least(
         gr_ceil_div(p->terms ? p->terms : 1, GR_WARP) * GR_WARP, GR_TERMS_THREADS);
-    p->level_shares = gr_least(idle, p->terms / per_block);
+    /* Most results are proven: blocks for them return at once. */
+    p->level_shares = p->sum_count <= SHARED_RESULTS ? gr_least(most, p->terms / per_block) : 1;
     p->level_shares = p->level_shares ? p->level_shares : 1;
     size_t words = GR_TERMS_SUMS * GR_LEVELS_WORDS;
     p->words = p->level_shares > 1 ? p->sum_count * words : 0;

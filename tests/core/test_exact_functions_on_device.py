@@ -145,6 +145,8 @@ def test_arguments_for_host_arrays_are_named():
         exact.var(there, mean=1.0)
     with pytest.raises(TypeError, match="both arrays have one type, dtype and shape"):
         exact.vecdot(there, on_device(np.ones((3, 4), np.float64)))
+    with pytest.raises(TypeError, match="lies on a GPU"):
+        exact.dot(np.ones(4, np.float32), on_device(np.ones(4, np.float32)))
 
 
 @pytest.mark.gpu
