@@ -39,6 +39,10 @@ def three_devices(monkeypatch):
     module.set_device_count(1)
 
 
+STATISTICS = {"exact", "exact mean", "exact var", "exact norm", "exact vecdot", "NumPy mean",
+              "NumPy var"}  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("kind", "device", "words", "names", "texts"),
     [
@@ -55,7 +59,8 @@ def three_devices(monkeypatch):
          ["row_thread  ", "times as long", "1 x 4096 "]),
         ("axis", "cpu", ["--axis", *CPU, "--sizes", "512", "--dtypes", "float32", "int8"],
          {part: {"cpu", "exact", "NumPy"} for part in ("shapes", "middle", "patterns")}
-         | {"hard": {"exact", matrices.USUAL}}, ["GB/s along the middle axis"]),
+         | {"hard": {"exact", matrices.USUAL}, "statistics": STATISTICS},
+         ["GB/s along the middle axis", "var over the sum"]),
         ("segments", "cpu", ["--segments", *CPU, "--sizes", "7000"],
          {"segments": SEGMENTS | {"numpy.bincount"}},
          ["Milliseconds for 7,000 numbers", "as called", "nearly sorted", "rows of 64"]),

@@ -14,7 +14,9 @@ def test_a_share_of_the_cases_of_every_test(request):
 
     def share(number):
         """The cases that are chosen."""
-        items = [SimpleNamespace(nodeid=name) for name in CASES]
+        items = [
+            SimpleNamespace(nodeid=name, get_closest_marker=lambda name: None) for name in CASES
+        ]
         hook = SimpleNamespace(pytest_deselected=lambda items: left.append(len(items)))
         config = SimpleNamespace(getoption=lambda name: number, hook=hook)
         plugin.pytest_collection_modifyitems(config, items)

@@ -242,7 +242,10 @@ def suite(arguments: argparse.Namespace) -> Suite:
     """The suite of the command's options."""
     place = place_of(arguments.device, "--axis", ("numpy",))
     sizes = arguments.sizes or [1 << 28 if place.card else 1 << 16]
-    parts = arguments.parts or [part for part in PARTS if place.on or part != "rungs"]
+    without = "statistics" if place.on and not place.card else "" if place.on else "rungs"
+    parts = arguments.parts or [part for part in PARTS if part != without]
+    if "statistics" in parts and without == "statistics":
+        raise ValueError("--parts statistics is for a card, or for --device cpu")
     chosen = [case for n in sizes for case in cases(n, arguments.dtypes or _DTYPES, parts)]
     repeats = REPEATS if arguments.repeats is None else arguments.repeats
     return Suite("axis", place.on, list(groups(place, chosen, repeats)), as_text, place.names)
