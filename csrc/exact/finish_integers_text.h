@@ -237,7 +237,9 @@ FINISH_FUNCTION bool finish_special(const gr_finish_how *how, const gr_finish_ro
     double mean = of->mean;
     bool special = !isfinite(mean);
     double first = special_total(how, of->first_flags, &of->first[0], &special);
-    double second = special_total(how, of->second_flags, &of->second, &special);
+    double second = 0;
+    if (how->second_count)
+        second = special_total(how, of->second_flags, &of->second, &special);
     if (how->kind == GR_FINISH_RATIO) {
         *value = first / (how->second_count ? second : of->n);
     } else if (how->kind == GR_FINISH_VARIANCE || isnan(second) || isnan(mean) || of->n == 0) {

@@ -110,7 +110,6 @@ DEVICE_FUNCTION void finish_group(void *to, const gr_sums &of, gr_term term, gr_
     const unsigned long long *products = word + GR_LEVELS_WORDS;
     room->n = of.made.n;
     room->mean = 0;
-    room->second_flags = 0;
     room->first_flags = has_products && !is_variance
                             ? read_digits(room, &room->first[0], products, 3)
                             : read_digits(room, &room->first[0], word, 1);
