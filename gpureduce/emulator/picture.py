@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -135,6 +136,18 @@ class Picture:
         ax.set_aspect("equal")
         ax.set_axis_off()
         return ax
+
+
+def drawn(picture: Picture, form: str, dpi: int = 200) -> bytes:
+    """A picture as the contents of a file. All formats but SVG need matplotlib."""
+    if form == "svg":
+        return picture.svg().encode()
+    file, figure = io.BytesIO(), picture.plot().figure
+    figure.savefig(file, format=form, dpi=dpi)
+    import matplotlib.pyplot as plt
+
+    plt.close(figure)
+    return file.getvalue()
 
 
 class Page:

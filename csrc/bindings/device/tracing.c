@@ -336,15 +336,15 @@ static PyObject *place_row(const void *recorder, size_t i)
 static PyObject *array_row(const void *arrays, size_t i)
 {
     const gr_memory *array = (const gr_memory *)arrays + i;
-    return Py_BuildValue("zIiKKII", array->name, array->launch, array->is_shared,
+    return Py_BuildValue("zIiKKKI", array->name, array->launch, array->is_shared,
                          (unsigned long long)array->first, (unsigned long long)array->bytes,
-                         array->element, array->shift);
+                         (unsigned long long)array->allocation, array->element);
 }
 
 static PyObject *launch_row(const void *launches, size_t i)
 {
-    const gr_step_launch *launch = (const gr_step_launch *)launches + i;
-    return Py_BuildValue("II", launch->grid, launch->block);
+    const uint32_t *launch = (const uint32_t *)launches + 2 * i;
+    return Py_BuildValue("II", launch[0], launch[1]);
 }
 
 static PyObject *step_name(const void *Py_UNUSED(context), size_t i)
