@@ -6,6 +6,7 @@ import base64
 import dataclasses
 import gzip
 import html
+import itertools
 import json
 import math
 import os
@@ -18,10 +19,9 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from gpureduce.core import bounds, dtypes, exact, output_files, registry, sources
+from gpureduce.core import arrays, bounds, dtypes, exact, output_files, registry, sources
 from gpureduce.core.checks import finite, named_keywords, shown, whole
 from gpureduce.core.plan import launch_of
-from gpureduce.core.refusals import refuse_missing
 from gpureduce.core.schedule import Schedule
 from gpureduce.emulator import provenance, replay_picture, replay_steps, replay_text
 from gpureduce.emulator.counts import Access
@@ -330,14 +330,14 @@ def _in_both_orders(
 
 def _nearest(shown: ReplayData, race: Race) -> tuple[int, int] | None:
     """The steps of the two accesses: the nearest ones that no barrier orders."""
-    first, second = (
+    pairs = itertools.product(*(
         accesses(shown, side.block, side.thread, side.place.line, race.address, side.kind)
         for side in race.sides
-    )
+    ))  # fmt: skip
     block = race.sides[0].block if race.sides[0].block == race.sides[1].block else None
-    for _, a, b in sorted((abs(a - b), a, b) for a in first for b in second if a != b):
+    for a, b in sorted(pairs, key=lambda pair: abs(pair[0] - pair[1])):
         between = shown.steps[min(a, b) : max(a, b)]
-        if not any(step.kind in BARRIERS and step.block == block for step in between):
+        if between and not any(one.kind in BARRIERS and one.block == block for one in between):
             return a, b
     return None
 
@@ -412,8 +412,7 @@ def _elements(n: int | None, dtype: npt.DTypeLike, values: Any) -> _Array:
     if values is None:
         count = _checked(whole("n", 256 if n is None else n, 1, 2**63))
         return (1 + np.arange(count) % 9).astype(wanted)
-    refuse_missing(values)
-    array = np.asarray(values)
+    array = arrays.as_array(values)
     if n is not None:
         raise ValueError("values say how many elements there are: leave n out")
     if array.ndim != 1 or not array.size:

@@ -166,12 +166,6 @@ void keep_meeting(gr_recorder *r, uint32_t number, const Warp *warp, const Meeti
 
 extern "C" {
 
-int gr_keep_steps(gr_recorder *recorder)
-{
-    recorder->replay.reset(new (std::nothrow) gr::Replay());
-    return recorder->replay != nullptr;
-}
-
 gr_kept_steps gr_recorded_replay(const gr_recorder *recorder)
 {
     const gr::Replay *r = recorder->replay.get();

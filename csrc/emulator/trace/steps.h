@@ -43,10 +43,6 @@ typedef struct {
     gr_step_lane lane[32];
 } gr_step;
 
-/* Keeps the steps of all launches; to be called before the first launch. The threads keep the order
- * that the caller has chosen. Returns false if out of memory. */
-int gr_keep_steps(gr_recorder *recorder);
-
 /* What a recorder has kept. */
 typedef struct {
     const gr_step *steps;
