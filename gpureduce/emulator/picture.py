@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import io
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -170,6 +170,14 @@ class Page:
             self.y += 16
             self.say(8, 0, remark, fill=FAINT)
         self.y += 8
+
+    def legend(self, x: float, entries: Iterable[tuple[str, str]]) -> None:
+        """What colours mean."""
+        for fill, text in entries:
+            self.box(x, 1, 10, 10, fill, text)
+            self.say(x + 15, 10, text, size=10, fill=FAINT)
+            x += 15 + 6.5 * len(text) + 18
+        self.y += 18
 
     def done(self) -> Picture:
         self.picture.height = self.y + 10

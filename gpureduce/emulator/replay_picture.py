@@ -107,12 +107,8 @@ def _draw_lanes(page: Page, shown: ReplayData, number: int, held: _Values) -> No
             if state[lane] == "ended":
                 page.box(x + 1, 8, _CELL - 3, 2, FAINT, title)
         page.y += 21
-    for i, (state_name, colour) in enumerate(_RINGS.items()):
-        page.box(_LEFT + 160 * i, 4, 9, 9, colour, state_name)
-        page.box(_LEFT + 160 * i + 2, 6, 5, 5, EMPTY, state_name)
-        page.say(_LEFT + 160 * i + 14, 12, state_name, size=9, fill=FAINT)
-    page.say(_LEFT + 480, 12, "struck out: ended", size=9, fill=FAINT)
-    page.y += 14
+    colours = [(colour, name) for name, colour in _RINGS.items()]
+    page.legend(_LEFT, [*colours, (FAINT, "struck out: ended")])
 
 
 def _states(shown: ReplayData, number: int, warp: int) -> dict[int, str]:
