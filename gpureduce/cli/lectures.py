@@ -12,6 +12,7 @@ from typing import Any
 
 from gpureduce.bench.command import REPEATS
 from gpureduce.core import devices, output_files
+from gpureduce.emulator import picture
 from gpureduce.lectures import frames
 from gpureduce.lectures.experiments import EXPERIMENTS, find
 from gpureduce.lectures.kernel_profile import NoProfiler
@@ -67,7 +68,7 @@ def _write_frames(arguments: argparse.Namespace) -> None:
     folder, form = Path(arguments.out), arguments.format
     output_files.write_new(folder, {})  # raises for a folder that has files
     made = {f"{one.name}.{form}": one for one in frames.frames()}
-    files = {folder / name: frames.drawn(one.picture, form) for name, one in made.items()}
+    files = {folder / name: picture.drawn(one.picture, form) for name, one in made.items()}
     index = folder / "index.html"
     output_files.write_new(folder, {**files, index: frames.page([*made.values()], form)})
     if arguments.json:

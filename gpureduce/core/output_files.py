@@ -53,9 +53,10 @@ def checked(
         if os.path.exists(given) and os.path.samefile(path, given):
             raise ValueError(f"{option} would overwrite the input {given}: name another file")
     if not force and path.stat().st_size and not _is_earlier(path, kind, head):
+        how = "add --force" if option.startswith("--") else "give force=True"
         raise FileExistsError(
-            f"{path} exists and is not known as an earlier output of this command: name another "
-            "file, or add --force to replace it"
+            f"{path} exists and is not known as an earlier output: name another file, or {how} to "
+            "replace it"
         )
     return path
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
 from typing import Any
 
 from gpureduce.emulator.counts import Access, CountsPair, Line, StrategyCounts
@@ -47,15 +46,6 @@ def draw_comparison(both: CountsPair) -> Picture:
         _activity(page, what)
     _bytes(page, [both.before, both.after])
     return page.done()
-
-
-def _legend(page: Page, x: float, entries: Iterable[tuple[str, str]]) -> None:
-    """A legend for the colours of the bars below it."""
-    for fill, text in entries:
-        page.box(x, 1, 10, 10, fill, text)
-        page.say(x + 15, 10, text, size=10, fill=FAINT)
-        x += 15 + 6.5 * len(text) + 18
-    page.y += 18
 
 
 def _activity(page: Page, what: StrategyCounts) -> None:
@@ -168,7 +158,7 @@ def _bytes(page: Page, every: list[StrategyCounts]) -> None:
     if not rows:
         return
     page.heading("Global memory: bytes used of bytes moved")
-    _legend(page, 8, ((GOOD, "used by a lane"), (HALF, "moved, but used by none")))
+    page.legend(8, ((GOOD, "used by a lane"), (HALF, "moved, but used by none")))
     left = 12.0 + 6.3 * max(len(name) for name, _, _ in rows)
     room = WIDTH - left - 230
     most = max(moved for _, _, moved in rows)
@@ -189,7 +179,7 @@ def _changes(page: Page, both: CountsPair) -> None:
         f"{before.strategy} → {after.strategy}",
         f"{both.lesson}  ({before.size.rstrip(':')}, {before.counted})",
     )
-    _legend(page, 190, ((FAINT, before.strategy), (ACTIVE, after.strategy)))
+    page.legend(190, ((FAINT, before.strategy), (ACTIVE, after.strategy)))
     left, room = 190.0, WIDTH - 190.0 - 230
     for change in both.changes:
         most = max(change.before, change.after)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+import io
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -137,6 +138,18 @@ class Picture:
         return ax
 
 
+def drawn(picture: Picture, form: str, dpi: int = 200) -> bytes:
+    """A picture as the contents of a file. All formats but SVG need matplotlib."""
+    if form == "svg":
+        return picture.svg().encode()
+    file, figure = io.BytesIO(), picture.plot().figure
+    figure.savefig(file, format=form, dpi=dpi)
+    import matplotlib.pyplot as plt
+
+    plt.close(figure)
+    return file.getvalue()
+
+
 class Page:
     """A picture in the making, from top to bottom."""
 
@@ -157,6 +170,14 @@ class Page:
             self.y += 16
             self.say(8, 0, remark, fill=FAINT)
         self.y += 8
+
+    def legend(self, x: float, entries: Iterable[tuple[str, str]]) -> None:
+        """What colours mean."""
+        for fill, text in entries:
+            self.box(x, 1, 10, 10, fill, text)
+            self.say(x + 15, 10, text, size=10, fill=FAINT)
+            x += 15 + 6.5 * len(text) + 18
+        self.y += 18
 
     def done(self) -> Picture:
         self.picture.height = self.y + 10

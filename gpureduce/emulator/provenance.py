@@ -121,21 +121,21 @@ class Tracer:
         results = [_words(every) for every in zip(*(one.results for one in all_runs), strict=True)]
         first: Sequence[Parts | None] = ()
         second: Sequence[Parts | None] = ()
-        if step.kind in ("load", "store"):
+        is_exchange = step.kind.startswith("__shfl") or step.kind == "__reduce_add_sync"
+        if step.kind in ("load", "store") or is_exchange:
             act = self._get if step.kind == "load" else self._pass
             first = [
                 _together([act(lane, word) for word in words])
                 for lane, words in zip(lanes, values, strict=True)
             ]
-        elif step.kind == "atomic":
+        if step.kind == "atomic":
             pairs = zip(lanes, values, results, strict=True)
             found = [self._atomic(lane, old[0], new[0]) for lane, old, new in pairs]
             first, second = zip(*found, strict=True)
-        elif step.kind.startswith("__shfl") or step.kind == "__reduce_add_sync":
-            first = [self._pass(lane, one[0]) for lane, one in zip(lanes, values, strict=True)]
-            if step.kind == "__reduce_add_sync" and None not in first:
-                total = sum(one[0].code for one in values) & _MASK
-                self.known.setdefault(total, sum((one for one in first if one), NOTHING))
+        if step.kind == "__reduce_add_sync" and None not in first:
+            total = sum(one[0].code for one in values) & _MASK
+            self.known.setdefault(total, sum((one for one in first if one), NOTHING))
+        if is_exchange:
             second = [self._get(lane, one[0]) for lane, one in zip(lanes, results, strict=True)]
         return tuple(map(self._number, first)), tuple(map(self._number, second))
 

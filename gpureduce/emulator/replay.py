@@ -6,6 +6,7 @@ import base64
 import dataclasses
 import gzip
 import html
+import itertools
 import json
 import math
 import os
@@ -18,10 +19,9 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from gpureduce.core import bounds, dtypes, exact, output_files, registry, sources
+from gpureduce.core import arrays, bounds, dtypes, exact, output_files, registry, sources
 from gpureduce.core.checks import finite, named_keywords, shown, whole
 from gpureduce.core.plan import launch_of
-from gpureduce.core.refusals import refuse_missing
 from gpureduce.core.schedule import Schedule
 from gpureduce.emulator import provenance, replay_picture, replay_steps, replay_text
 from gpureduce.emulator.counts import Access
@@ -52,8 +52,8 @@ _MOST_BYTES = 1_000_000  # of a page
 _ORDERS = ("lockstep", "lockstep 1", "forward", "reverse", *(f"random {i}" for i in range(8)))
 
 _Array = np.ndarray[Any, np.dtype[Any]]
-# Runs a kernel once for each array of elements. The second argument hides what the kernel prints.
-_Record = Callable[[list[_Array], bool, Any, int, int, Schedule], list[Recording]]
+# Runs a kernel once for each array of elements.
+_Record = Callable[[list[_Array], Any, int, int, Schedule], list[Recording]]
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Replay(ReplayData):
 
     def as_dict(self) -> dict[str, Any]:
         """The data behind the page; docs/replay.md describes it."""
-        own = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        own = {field.name: getattr(self, field.name) for field in dataclasses.fields(ReplayData)}
         data = {"schema": SCHEMA, "gpureduce": VERSION, **own} | {
             "right": self.is_right, "summary": replay_text.summary(self), "counters": self.counters,
             "arrays": [{**vars(one), "element": one.element} for one in self.arrays],
@@ -137,7 +137,6 @@ class Replay(ReplayData):
                 for fields in [{**vars(step), "queue": self._queue(step), "sentence": sentence}]
             ],
         }  # fmt: skip
-        del data["beside"]
         if self.beside:
             data["beside"] = self.beside.as_dict()
         return cast(dict[str, Any], plain(data, 2**53))  # JavaScript would round larger ones
@@ -218,14 +217,8 @@ class Replay(ReplayData):
 
 def _target(path: str | os.PathLike[str], suffix: str, force: bool) -> Path:
     """The file to write, checked as those of commands are."""
-    try:
-        found = output_files.checked(os.fspath(path), "path", "replay", (suffix,), force=force)
-    except FileExistsError:
-        raise FileExistsError(
-            f"{os.fspath(path)} exists and is not known as a replay: name another file, or give "
-            "force=True to replace it"
-        ) from None
-    return found or Path(path)
+    named = os.fspath(path)
+    return output_files.checked(named, "path", "replay", (suffix,), force=force) or Path(path)
 
 
 @named_keywords
@@ -337,14 +330,14 @@ def _in_both_orders(
 
 def _nearest(shown: ReplayData, race: Race) -> tuple[int, int] | None:
     """The steps of the two accesses: the nearest ones that no barrier orders."""
-    first, second = (
+    pairs = itertools.product(*(
         accesses(shown, side.block, side.thread, side.place.line, race.address, side.kind)
         for side in race.sides
-    )
+    ))  # fmt: skip
     block = race.sides[0].block if race.sides[0].block == race.sides[1].block else None
-    for _, a, b in sorted((abs(a - b), a, b) for a in first for b in second if a != b):
+    for a, b in sorted(pairs, key=lambda pair: abs(pair[0] - pair[1])):
         between = shown.steps[min(a, b) : max(a, b)]
-        if not any(step.kind in BARRIERS and step.block == block for step in between):
+        if between and not any(one.kind in BARRIERS and one.block == block for one in between):
             return a, b
     return None
 
@@ -365,7 +358,7 @@ def _replayed(strategy: Any, argument: str, asked: tuple[Any, ...]) -> Replay:
         raise TypeError(f"{chosen.name} takes {', '.join(chosen.dtypes)}, not {dtype!r}")
     threads, blocks, _ = launch_of(chosen, BLOCK if block is None else block, grid, None)
 
-    def runs(arrays: list[_Array], mutes: bool, *how: Any) -> list[Recording]:
+    def runs(arrays: list[_Array], *how: Any) -> list[Recording]:
         return [replay_steps.record(chosen, array, *how) for array in arrays]
 
     return build(
@@ -388,21 +381,17 @@ def build(
     if sums.itemsize == conversion.result.itemsize:  # signed
         sums = conversion.result
     name, order = named_schedule(schedule)
-    how = (wanted, block, grid, order)
-    (run,) = runs([array], False, *how)
+    elements = [array, *provenance.codes(len(array), array.dtype, sums)]
+    run, *_ = recorded = runs(elements, wanted, block, grid, order)
     if len(run.table) > MOST_STEPS:
-        most = f"{MOST_STEPS:,} steps for n={len(array):,} with blocks of {block}"
-        (short,) = runs([array[: max(len(array) // 16, 1)]], True, *how)
-        count = len(short.table)
-        part = len(array) // (2 if count < MOST_STEPS // 8 else 16)
-        fewer = f"n={part:,} or less" if count <= MOST_STEPS else "fewer blocks, if it ends at all"
-        raise ValueError(f"{kernel} takes more than {most}: take {fewer}")
-    elements = provenance.codes(len(array), array.dtype, sums)
-    recorded = [run, *runs(elements, True, *how)]
+        raise ValueError(
+            f"{kernel} takes more than {MOST_STEPS:,} steps for n={len(array):,} with blocks of "
+            f"{block}: take n={max(len(array) // 8, 1):,}, or fewer blocks, if it ends at all"
+        )
     all_steps, (arrays, *_) = zip(
         *(replay_steps.read(one, array.dtype, sums, input_name) for one in recorded), strict=True
     )
-    tracer = provenance.Tracer(all_steps, arrays, sums, [array, *elements])
+    tracer = provenance.Tracer(all_steps, arrays, sums, elements)
     files = {step.file for step in tracer.steps}
     made = Replay(
         kernel, len(array), array.dtype.name, run.launches[0][1] if run.launches else block,
@@ -423,8 +412,7 @@ def _elements(n: int | None, dtype: npt.DTypeLike, values: Any) -> _Array:
     if values is None:
         count = _checked(whole("n", 256 if n is None else n, 1, 2**63))
         return (1 + np.arange(count) % 9).astype(wanted)
-    refuse_missing(values)
-    array = np.asarray(values)
+    array = arrays.as_array(values)
     if n is not None:
         raise ValueError("values say how many elements there are: leave n out")
     if array.ndim != 1 or not array.size:

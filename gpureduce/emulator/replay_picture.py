@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import colorsys
+import io
 import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from gpureduce.emulator import picture, replay_text
 from gpureduce.emulator.picture import EMPTY, FAINT, INK, Page, Picture
@@ -107,37 +107,28 @@ def _draw_lanes(page: Page, shown: ReplayData, number: int, held: _Values) -> No
             if state[lane] == "ended":
                 page.box(x + 1, 8, _CELL - 3, 2, FAINT, title)
         page.y += 21
-    for i, (state_name, colour) in enumerate(_RINGS.items()):
-        page.box(_LEFT + 160 * i, 4, 9, 9, colour, state_name)
-        page.box(_LEFT + 160 * i + 2, 6, 5, 5, EMPTY, state_name)
-        page.say(_LEFT + 160 * i + 14, 12, state_name, size=9, fill=FAINT)
-    page.say(_LEFT + 480, 12, "struck out: ended", size=9, fill=FAINT)
-    page.y += 14
+    colours = [(colour, name) for name, colour in _RINGS.items()]
+    page.legend(_LEFT, [*colours, (FAINT, "struck out: ended")])
 
 
-def _states(shown: ReplayData, number: int, warp: int) -> list[str]:
+def _states(shown: ReplayData, number: int, warp: int) -> dict[int, str]:
     """What each lane of a warp does at a step."""
     step = shown.steps[number]
     own = [
-        i for i, one in enumerate(shown.steps)
+        (i, one) for i, one in enumerate(shown.steps)
         if (one.launch, one.block, one.warp) == (step.launch, step.block, warp)
     ]  # fmt: skip
-    before = [shown.steps[i] for i in own if i <= number]
-    after = next((shown.steps[i] for i in own if i > number), None)
-    ended = {lane for one in before if one.kind == "end" for lane in one.lanes}
-    waiting = after.lanes if after and after.kind in BARRIERS else ()
-    is_now = warp == step.warp
-    states = []
-    for lane in range(32):
-        if is_now and lane in step.lanes:
-            states.append("executing")
-        elif not before or lane in ended:
-            states.append("ended" if before else "not started")
-        elif is_now and step.kind not in BARRIERS:
-            states.append("masked off")
-        else:
-            states.append("waiting at a barrier" if lane in waiting else "ready")
-    return states
+    before = [one for i, one in own if i <= number]
+    after = next((one for i, one in own if i > number), None)
+    is_masking = warp == step.warp and step.kind not in BARRIERS
+    usual = ("masked off" if is_masking else "ready") if before else "not started"
+    states = dict.fromkeys(range(32), usual)
+    if usual == "ready" and after and after.kind in BARRIERS:
+        states |= dict.fromkeys(after.lanes, "waiting at a barrier")
+    for one in before:
+        if one.kind == "end":
+            states |= dict.fromkeys(one.lanes, "ended")
+    return states | dict.fromkeys(step.lanes if warp == step.warp else (), "executing")
 
 
 def _draw_shared(page: Page, shown: ReplayData, step: Step, words: _Values) -> None:
@@ -160,19 +151,9 @@ def _draw_shared(page: Page, shown: ReplayData, step: Step, words: _Values) -> N
 
 def film(pictures: Sequence[Picture], path: Path, seconds: float) -> None:
     """Writes an animated GIF."""
-    try:
-        import matplotlib.pyplot as plt
-        import PIL.Image
-    except ImportError as error:
-        raise ImportError("film() needs matplotlib: pip install 'gpureduce[plot]'") from error
     height = max(one.height for one in pictures)
-    images = []
-    for one in pictures:
-        one.height = height
-        figure = one.plot().figure
-        figure.canvas.draw()
-        pixels = np.asarray(figure.canvas.buffer_rgba())[..., :3]
-        image = PIL.Image.fromarray(np.ascontiguousarray(pixels))
-        images.append(image.convert("P", palette=PIL.Image.Palette.ADAPTIVE))
-        plt.close(figure)
-    images[0].save(path, save_all=True, append_images=images[1:], duration=1000 * seconds, loop=0)
+    files = [picture.drawn(replace(one, height=height), "png", dpi=100) for one in pictures]
+    import PIL.Image  # comes with matplotlib, which has drawn these
+
+    first, *rest = (PIL.Image.open(io.BytesIO(one)).convert("RGB") for one in files)
+    first.save(path, save_all=True, append_images=rest, duration=1000 * seconds, loop=0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
@@ -26,7 +25,7 @@ _KINDS = {"read": "load", "write": "store", "update": "atomic", "atomic": "atomi
 _FAULT = re.compile(
     r"line (\d+): thread (\d+)(?: of block (\d+))? (?:(read|write|update)s (\w+)\[(-?\d+)\])?"
 )
-_GAP, _ALIGNMENT = 2**32, 256  # bytes, of arrays in global memory
+_GAP = 2**32  # bytes, between arrays in global memory
 
 _Array = np.ndarray[Any, np.dtype[Any]]
 _LANE = [
@@ -239,10 +238,7 @@ class ReplayData:
     @property
     def counters(self) -> dict[str, int]:
         """The counters of `explain`, over all launches."""
-        total = Counter(dict.fromkeys(NAMES, 0))
-        for step in self.steps:
-            total.update(step.counts)
-        return dict(total)
+        return {name: sum(step.counts.get(name, 0) for step in self.steps) for name in NAMES}
 
     @property
     def is_right(self) -> bool:
@@ -280,15 +276,15 @@ def at_fault(shown: Shown, file: str) -> Shown:
     """
     found = _FAULT.match(shown.fault)
     last = max((i for i, step in enumerate(shown.steps) if step.kind != "end"), default=-1)
-    steps = shown.steps[: last + 1]
+    shown = replace(shown, steps=shown.steps[: last + 1], start=last)
     if not found:
-        return replace(shown, steps=steps, start=last)
+        return shown
     *places, verb, name, index = found.groups()
     line, thread, block = (int(place or 0) for place in places)
     known = [*accesses(shown, block, thread, line, f"{name}[{index}]")]
     shared = [i for i, one in enumerate(shown.arrays) if (one.name, one.space) == (name, "shared")]
-    if known or (steps and not shared):
-        return replace(shown, steps=steps, start=max(known, default=last))
+    if known or (shown.steps and not shared):
+        return replace(shown, start=max(known, default=last))
     step = Step(len(shown.launches) - 1, block, thread // 32, "end", file, line, (thread % 32,))
     if shared:
         size = shown.arrays[shared[-1]].element
@@ -296,7 +292,7 @@ def at_fault(shown: Shown, file: str) -> Shown:
             step, kind=_KINDS[verb], array=shared[-1], offsets=(int(index) * size,), bytes=size,
             values=("?",), parts=(None,),
         )  # fmt: skip
-    return replace(shown, steps=(*steps, step), start=last + 1)
+    return replace(shown, steps=(*shown.steps, step), start=last + 1)
 
 
 def record(
@@ -336,7 +332,7 @@ def read(
         zip(*heads, strict=True)
     ):
         kind, lanes = run.kinds[kind_number], _lanes(mask)
-        file, line = (None, 0) if kind == "end" else run.places[at]
+        file, line = run.places[at]
         mine, counts = table["lane"][i, list(lanes)], table["counts"][i]
         more: dict[str, Any] = {}
         array: Memory | None = None
@@ -371,24 +367,19 @@ def read(
 def _memories(
     run: Recording, elements: np.dtype[Any], sums: np.dtype[Any], input_name: str
 ) -> dict[int, Memory]:
-    """The arrays by row of the recording, with bases that are the same in each run.
-
-    Arrays that end at the same place belong to the same memory.
-    """
+    """The arrays by row of the recording, with bases that are the same in each run."""
     used = {*np.unique(run.table["lane"]["array"]).tolist()}
     found: dict[int, Memory] = {}
-    ends: dict[int, int] = {}
-    for row, (name, launch, is_shared, first, size, element, shift) in enumerate(run.arrays):
+    seen: dict[int, int] = {}
+    for row, (name, launch, is_shared, base, size, address, element) in enumerate(run.arrays):
         if is_shared and row not in used and f" {name}[" not in run.fault:
             continue
         own = elements if name == input_name and launch == 0 else sums
-        kind = f"uint{8 * element}" if element in (1, 2, 4, 8) else "uint8"
         # also vectors and structures of sums, and a sum with its mark
-        if element % own.itemsize == 0 and name != "ticket":
-            kind = own.name
-        base, end = first, first - shift + size
-        if not is_shared:
-            base = ends.setdefault(end, len(ends)) * _GAP + _GAP // 2 + end % _ALIGNMENT - size
+        is_own = element % own.itemsize == 0 and name != "ticket"
+        kind = own.name if is_own else _bits_of(element)
+        if not is_shared:  # `address`: of the allocation
+            base += seen.setdefault(address, len(seen)) * _GAP + _GAP // 2 - address
         count = max(size // dtypes.named(kind).itemsize, 1)
         space = "shared" if is_shared else "global"
         found[row] = Memory(name or "shared", space, launch, base, count, kind)
@@ -404,8 +395,10 @@ def _dtype_of(kind: str, size: int, array: Memory | None, sums: str) -> str:
     """The dtype of a step's values: that of the array, unless the access has another size."""
     if array is None:
         return "uint32" if kind in ("__ballot_sync", "__match_any_sync") else sums
-    if size % array.element == 0:
-        return array.dtype
+    return array.dtype if size % array.element == 0 else _bits_of(size)
+
+
+def _bits_of(size: int) -> str:
     return f"uint{8 * size}" if size in (1, 2, 4, 8) else "uint8"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -70,18 +71,16 @@ def race(strategy: Strategy, _: Tell, **named: Any) -> Any:
 
 
 def record_all(
-    strategy: Strategy, _: Tell, arrays: list[Any], mutes: bool, wanted: Any, block: int, grid: int,
+    strategy: Strategy, _: Tell, arrays: list[Any], wanted: Any, block: int, grid: int,
     schedule: Schedule,
 ) -> tuple[Recording, ...]:  # fmt: skip
-    """The steps of a kernel, for each array. The host adds up its block sums.
-
-    `mutes`: what the kernel prints is dropped.
-    """
-    if mutes:
-        with open(os.devnull, "w") as nothing:
-            os.dup2(nothing.fileno(), 1)
+    """The steps of a kernel, for each array. The host adds up its block sums."""
     if not strategy.traits & _host.FINISHES:
         strategy = replace(strategy, finishes=("host",))
-    return tuple(
-        record(strategy, array, wanted, block, grid, Schedule(*schedule)) for array in arrays
-    )
+    found = []
+    for array in arrays:
+        found.append(record(strategy, array, wanted, block, grid, Schedule(*schedule)))
+        ctypes.CDLL(None).fflush(None)
+        with open(os.devnull, "w") as nothing:  # what the kernel prints comes once
+            os.dup2(nothing.fileno(), 1)
+    return tuple(found)

@@ -31,12 +31,12 @@ def replay(
     threads, blocks = launch_sizes(block, grid)
     n = made.usual_size(n, block, 4) if values is None else n
 
-    def runs(arrays: list[Array], mutes: bool, wanted: Any, *how: Any) -> list[Recording]:
-        made.check_size(arrays[0].size if arrays else 0, block)
+    def runs(arrays: list[Array], wanted: Any, *how: Any) -> list[Recording]:
+        made.check_size(arrays[0].size, block)
         pairs = made.pairs(elements, wanted)
         found: tuple[Recording, ...] = made.run(
-            "gpureduce.kernels.jobs", "record_all", pairs, arrays, mutes, wanted, *how,
-            limits=made.limits.times(max(len(arrays), 1)), may_be_obsolete=True,
+            "gpureduce.kernels.jobs", "record_all", pairs, arrays, wanted, *how,
+            limits=made.limits.times(len(arrays)), may_be_obsolete=True,
         )  # fmt: skip
         told = [one.fault and faults.readable(trials.told(one.fault), made.text) for one in found]
         return [dataclasses.replace(one, fault=why) for one, why in zip(found, told, strict=True)]
@@ -92,12 +92,10 @@ def _first_wrong(shown: Replay) -> int:
     if None in numbers and shown.unknown is not None:
         return shown.unknown
     total = sum((shown.parts[one] for one in numbers if one is not None), NOTHING)
-    lost, at, twice = (1 << shown.n) - 1 & ~total.once, stores[-1], None
-    for i, step in reversed([*enumerate(shown.steps)]):
-        for one in (*step.parts, *step.result_parts):
-            part = NOTHING if one is None else shown.parts[one]
-            if part.once & lost:
-                at, lost = i, lost & ~part.once
-            if part.twice & total.twice:
-                twice = i
-    return at if twice is None else twice
+    held = [(i, shown.parts[one]) for i, step in enumerate(shown.steps)
+            for one in (*step.parts, *step.result_parts) if one is not None]  # fmt: skip
+    lost, at = (1 << shown.n) - 1 & ~total.once, stores[-1]
+    for i, part in reversed(held):
+        if part.once & lost:
+            at, lost = i, lost & ~part.once
+    return next((i for i, part in held if part.twice & total.twice), at)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import io
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -77,18 +76,6 @@ def _of(strategy: str, moments: tuple[str, ...], block: int) -> Iterator[tuple[s
         if name in _MOMENTS:
             found = [i for i, step in enumerate(shown.steps) if _MOMENTS[name](step)]
         yield name, shown, found[-1 if name.startswith("last") else 0]
-
-
-def drawn(picture: Picture, form: str) -> str | bytes:
-    """A picture as the contents of a file. All formats but SVG need matplotlib."""
-    if form == "svg":
-        return picture.svg()
-    import matplotlib.pyplot as plt
-
-    file, figure = io.BytesIO(), picture.plot().figure
-    figure.savefig(file, format=form, dpi=200)
-    plt.close(figure)
-    return file.getvalue()
 
 
 def page(made: list[Frame], form: str) -> str:

@@ -459,6 +459,27 @@ def test_a_race_is_shown_in_both_orders():
         gpureduce.replay("sequential", 64, race=found.races[0])
 
 
+def test_a_race_of_a_later_round_is_shown_there():
+    text = """__global__ void k(const int *in, int *out, int n)
+{
+    __shared__ int s[64];
+    int t = threadIdx.x, v = 0;
+    for (int round = 0; round < 3; ++round) {
+        s[t] = in[t] + round;
+        __syncthreads();
+        v += s[63 - t];
+        if (round == 0) __syncthreads();
+    }
+    if (t == 0) out[0] = v;
+}"""
+    made = gpureduce.kernel(text, finishes=True)
+    (race,) = gpureduce.races(made, 64, block=64, grid=1).races
+    shown = gpureduce.replay(made, race=race)
+    a, b = sorted(shown.marks)
+    assert "__syncthreads" in {step.kind for step in shown.steps[:a]}
+    assert "__syncthreads" not in {step.kind for step in shown.steps[a:b]}
+
+
 RACE = gpureduce.races("missing_barrier").races[0]
 
 
@@ -596,5 +617,5 @@ def test_a_frame_and_a_film(tmp_path):
 
 def test_a_recording_stops_at_the_most_steps():
     with pytest.raises(ValueError, match=r"16,384 steps for n=16,384 with blocks of 64: take n="):
-        gpureduce.replay("sequential", 16384, schedule="random 3")
+        gpureduce.replay("missing_barrier", 16384, schedule="random 3")
     assert gpureduce.replay("sequential", 1000).is_right

@@ -119,7 +119,7 @@ typedef struct {
 static int start_recording(void *context, const gr_arrivals *arrivals)
 {
     gr_recording *recording = context;
-    recording->recorder = gr_recorder_new(recording->samples, recording->count, arrivals);
+    recording->recorder = gr_recorder_new(recording->samples, recording->count, arrivals, 0);
     gr_record(recording->recorder);
     return recording->recorder != NULL;
 }
@@ -285,10 +285,10 @@ static PyObject *contention(const gr_contention *of)
     return Py_BuildValue("(KKKK)", of->atomics, of->addresses, of->most, of->turns);
 }
 
-static gr_recorder *recorder_of_all(void)
+static gr_recorder *recorder_of_all(int keeps_steps)
 {
     const gr_arrivals none = {0};
-    return gr_recorder_new(&every_team, 1, &none);
+    return gr_recorder_new(&every_team, 1, &none, keeps_steps);
 }
 
 /* Counts all launches of a sum together. Returns its result, the counts, how atomics meet, and the
@@ -297,7 +297,7 @@ static PyObject *counted(PyObject *self, PyObject *args, PyCFunction add)
 {
     gr_contention global, shared;
     uint64_t blocks, requests;
-    gr_recorder *recorder = recorder_of_all();
+    gr_recorder *recorder = recorder_of_all(0);
     if (!recorder)
         return PyErr_NoMemory();
     gr_record(recorder);
@@ -336,15 +336,15 @@ static PyObject *place_row(const void *recorder, size_t i)
 static PyObject *array_row(const void *arrays, size_t i)
 {
     const gr_memory *array = (const gr_memory *)arrays + i;
-    return Py_BuildValue("zIiKKII", array->name, array->launch, array->is_shared,
+    return Py_BuildValue("zIiKKKI", array->name, array->launch, array->is_shared,
                          (unsigned long long)array->first, (unsigned long long)array->bytes,
-                         array->element, array->shift);
+                         (unsigned long long)array->allocation, array->element);
 }
 
 static PyObject *launch_row(const void *launches, size_t i)
 {
-    const gr_step_launch *launch = (const gr_step_launch *)launches + i;
-    return Py_BuildValue("II", launch->grid, launch->block);
+    const uint32_t *launch = (const uint32_t *)launches + 2 * i;
+    return Py_BuildValue("II", launch[0], launch[1]);
 }
 
 static PyObject *step_name(const void *Py_UNUSED(context), size_t i)
@@ -354,13 +354,9 @@ static PyObject *step_name(const void *Py_UNUSED(context), size_t i)
 
 static int start_replay(gr_recorder **recorder)
 {
-    *recorder = recorder_of_all();
-    if (!*recorder || !gr_keep_steps(*recorder)) {
-        gr_recorder_free(*recorder);
-        return 0;
-    }
+    *recorder = recorder_of_all(1);
     gr_record(*recorder);
-    return 1;
+    return *recorder != NULL;
 }
 
 static PyObject *stop_replay(gr_recorder *recorder)

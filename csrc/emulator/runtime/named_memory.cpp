@@ -22,12 +22,11 @@ std::vector<gr_memory> named_memory(const Launch *launch, const Shape &shape, ui
         size_t bytes = device_range(reinterpret_cast<const void *>(at), &first);
         if (at)
             found.push_back({kernel->names[i], number, 0, !bytes, at,
-                             bytes ? first + bytes - at : element, element,
-                             (uint32_t)(first % device_alignment)});
+                             bytes ? first + bytes - at : element, bytes ? first : at, element});
     }
     for (const gr_variable *v = shape.variables; v; v = v->next)
         found.push_back(
-            {v->name, number, 1, 0, front - v->before, v->bytes, (uint32_t)v->element, 0});
+            {v->name, number, 1, 0, front - v->before, v->bytes, 0, (uint32_t)v->element});
     if (shape.shared)
         found.push_back({nullptr, number, 1, 0, front, shape.shared, 0, 0});
     return found;

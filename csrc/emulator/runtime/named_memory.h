@@ -11,8 +11,8 @@ typedef struct {
     uint32_t launch;
     int is_shared, is_open; /* is_open: its size is not known */
     uint64_t first, bytes;  /* address, or distance from the start of a block's shared memory */
+    uint64_t allocation;    /* its address; of shared memory 0 */
     uint32_t element;       /* bytes of an element; 0: not known */
-    uint32_t shift;         /* bytes from a multiple of 256 to the start of the allocation */
 } gr_memory;
 
 #ifdef __cplusplus

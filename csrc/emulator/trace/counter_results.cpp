@@ -74,7 +74,8 @@ static void collect_steps(gr_recorder *r)
 
 extern "C" {
 
-gr_recorder *gr_recorder_new(const gr_sample *samples, size_t count, const gr_arrivals *arrivals)
+gr_recorder *gr_recorder_new(const gr_sample *samples, size_t count, const gr_arrivals *arrivals,
+                             int keeps_steps)
 {
     try {
         gr_recorder *r = new gr_recorder();
@@ -82,6 +83,8 @@ gr_recorder *gr_recorder_new(const gr_sample *samples, size_t count, const gr_ar
         r->first_team = true;
         r->samples.assign(samples, samples + count);
         r->sample_counts.resize(count);
+        if (keeps_steps)
+            r->replay.reset(new Replay());
         return r;
     } catch (const std::bad_alloc &) {
         return nullptr;

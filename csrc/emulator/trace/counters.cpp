@@ -206,7 +206,7 @@ void count_barrier(Worker *w, const Barrier *barrier, gr_scope scope)
             const Lane *lane = lane_of(w, warp, (unsigned)__builtin_ctz(warp->at[scope]));
             unsigned number = place_number(r, site(lane->file, lane->line, MEETING));
             uint32_t step =
-                keep_step(r, warp, GR_STEP_BLOCK_BARRIER + scope, number, 0, warp->at[scope]);
+                keep_step(r, warp, GR_STEP_WAIT + WAIT_BARRIER + scope, number, 0, warp->at[scope]);
             Count count = count_at(r, number, &r->warps[warp->index], step);
             if (!counted)
                 count.add(counters[scope], 1);
@@ -237,8 +237,7 @@ void count_meeting(Worker *w, Warp *warp, const Meeting *meeting)
         unsigned number = place_number(r, site(lane->file, lane->line, MEETING));
         unsigned counter = counter_of(meeting->op);
         bool begins = meeting->op != GR_SYNCWARP;
-        uint32_t step =
-            keep_step(r, warp, GR_STEP_COLLECTIVE + meeting->op, number, 0, meeting->arrived);
+        uint32_t step = keep_step(r, warp, GR_STEP_WAIT + meeting->op, number, 0, meeting->arrived);
         if (r->replay)
             keep_meeting(r, step, warp, meeting);
         if (!begins)
@@ -260,17 +259,8 @@ void count_meeting(Worker *w, Warp *warp, const Meeting *meeting)
 void count_end(Worker *w, const Lane *lane)
 {
     gr_recorder *r = w->recorder;
-    if (!r->replay)
-        return;
-    with_memory(w, r, [&] {
-        std::vector<gr_step> &steps = r->replay->steps;
-        const Warp *own = lane->warp;
-        unsigned block = own->block->rank, warp = own->index % own->block->own.warp_count;
-        const gr_step *last = steps.empty() ? nullptr : &steps.back();
-        if (!last || last->kind != GR_STEP_END || last->block != block || last->warp != warp)
-            keep_step(r, lane->warp, GR_STEP_END, 0, 0, 0);
-        steps.back().mask |= 1u << lane->index;
-    });
+    if (r->replay)
+        with_memory(w, r, [&] { come_to(r, lane, site(nullptr, 0, END), 0); });
 }
 
 /* --- a launch ------------------------------------------------------------------------------ */

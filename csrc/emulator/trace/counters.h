@@ -107,8 +107,10 @@ typedef struct gr_recorder gr_recorder;
 /* Memory for one warp instruction. */
 #define GR_RECORDER_INSTRUCTION_BYTES 264
 
-/* Returns NULL if out of memory. */
-gr_recorder *gr_recorder_new(const gr_sample *samples, size_t count, const gr_arrivals *arrivals);
+/* `keeps_steps`: for a replay, in the order of threads that the caller has chosen; see steps.h.
+ * Returns NULL if out of memory. */
+gr_recorder *gr_recorder_new(const gr_sample *samples, size_t count, const gr_arrivals *arrivals,
+                             int keeps_steps);
 void gr_recorder_free(gr_recorder *recorder);
 
 /* Starts to count the calling thread's launches. Of each launch only these samples run, on this

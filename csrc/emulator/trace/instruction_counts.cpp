@@ -158,6 +158,7 @@ void count_instruction(Worker *w, unsigned number, const Warp *warp, const Instr
         count_contention(w, instruction);
         break;
     case FENCE: count.add(GR_COUNT_fences, 1); break;
+    case END: break;
     default: count_memory(w, count, place, warp, instruction);
     }
 }

@@ -18,7 +18,7 @@ namespace gr
 {
 
 /* The operation at a place in the code. */
-enum Deed : uint8_t { LOAD, STORE, UPDATE, FENCE, MEETING };
+enum Deed : uint8_t { LOAD, STORE, UPDATE, FENCE, MEETING, END };
 
 struct Place {
     uintptr_t at; /* a return address, or the name of a file */
@@ -83,13 +83,13 @@ struct StepRecord {
 struct Replay {
     std::vector<gr_step> steps;
     std::vector<gr_memory> arrays;
-    std::vector<gr_step_launch> launches;
-    struct Pending {
-        uint32_t step, lane;
-        uintptr_t address;
-        size_t bytes;
-    };
-    std::vector<Pending> pending; /* a store or an atomic that is about to be made, in pieces */
+    std::vector<uint32_t> launches; /* as in gr_kept_steps */
+    uint32_t launch_count() const
+    {
+        return (uint32_t)launches.size() / 2;
+    }
+    /* step and lane of a store or an atomic that is about to be made, in pieces */
+    std::vector<std::pair<uint32_t, unsigned>> pending;
 };
 
 /* Atomics by address. */

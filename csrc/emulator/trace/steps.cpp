@@ -3,6 +3,7 @@
 
 #include "emulator/trace/steps.h"
 
+#include <algorithm>
 #include <new>
 
 #include "emulator/runtime/fault.h"
@@ -13,27 +14,30 @@ namespace gr
 {
 
 static_assert((int)LOAD == GR_STEP_LOAD && (int)STORE == GR_STEP_STORE &&
-                  (int)UPDATE == GR_STEP_ATOMIC && (int)FENCE == GR_STEP_FENCE,
+                  (int)UPDATE == GR_STEP_ATOMIC && (int)FENCE == GR_STEP_FENCE &&
+                  (int)END == GR_STEP_END,
               "a place's deed is the kind of its steps");
-static_assert((int)GR_STEP_KINDS == GR_STEP_COLLECTIVE + (int)GR_ACTIVE_MASK, "as steps.h says");
+static_assert((int)GR_STEP_KINDS == GR_STEP_WAIT + (int)WAIT_COPY, "as steps.h says");
 
 void keep_launch(Replay *replay, const Launch *launch, const Worker *w)
 {
     const dim3 &grid = launch->grid, &block = launch->shape.block;
-    for (const gr_memory &one : named_memory(launch, w->shape, (uint32_t)replay->launches.size()))
+    for (const gr_memory &one : named_memory(launch, w->shape, replay->launch_count()))
         replay->arrays.push_back(one);
-    replay->launches.push_back({grid.x * grid.y * grid.z, block.x * block.y * block.z});
+    replay->launches.push_back(grid.x * grid.y * grid.z);
+    replay->launches.push_back(block.x * block.y * block.z);
 }
 
 /* Names the memory of a lane's access. Memory without a name grows with its accesses. */
 static void find_array(Worker *w, gr_step_lane *lane, uintptr_t address, size_t bytes)
 {
     Replay *replay = w->recorder->replay.get();
-    uint32_t launch = (uint32_t)replay->launches.size() - 1;
+    uint32_t launch = replay->launch_count() - 1;
     MemoryPlace place = memory_place(w, address);
     gr_memory *found = find_memory(replay->arrays, launch, place);
     if (!found) {
-        replay->arrays.push_back({"memory", launch, 0, 1, address / 4096 * 4096, 0, 0, 0});
+        uint64_t page = address / 4096 * 4096;
+        replay->arrays.push_back({"memory", launch, 0, 1, page, 0, page, 0});
         found = &replay->arrays.back();
     }
     if (!found->element)
@@ -55,7 +59,7 @@ uint32_t keep_step(gr_recorder *r, const Warp *warp, unsigned kind, uint32_t pla
         throw std::bad_alloc();
     replay->steps.push_back({});
     gr_step *step = &replay->steps.back();
-    step->launch = (uint32_t)replay->launches.size() - 1;
+    step->launch = replay->launch_count() - 1;
     step->block = warp->block->rank;
     step->warp = warp->index % warp->block->own.warp_count;
     step->kind = kind;
@@ -113,7 +117,7 @@ void keep_access(Worker *w, uint32_t number, uintptr_t address, size_t bytes, un
     if (kind != STORE)
         read_bytes(lane->value, address, bytes);
     if (kind != LOAD)
-        replay->pending.push_back({number, w->lane->index, address, bytes});
+        replay->pending.emplace_back(number, w->lane->index);
 }
 
 void settle(Worker *w)
@@ -121,16 +125,17 @@ void settle(Worker *w)
     Replay *replay = w->recorder->replay.get();
     if (!replay)
         return;
-    for (const Replay::Pending &one : replay->pending) {
-        gr_step *step = &replay->steps[one.step];
-        gr_step_lane *lane = &step->lane[one.lane];
+    for (const auto &one : replay->pending) {
+        gr_step *step = &replay->steps[one.first];
+        gr_step_lane *lane = &step->lane[one.second];
         uintptr_t first;
-        if (w->faulted && !in_shared(w, one.address) &&
-            !device_range(reinterpret_cast<const void *>(one.address), &first))
+        if (w->faulted && !in_shared(w, lane->address) &&
+            !device_range(reinterpret_cast<const void *>(lane->address), &first))
             continue; /* by this access, maybe */
-        bool is_atomic = step->kind == GR_STEP_ATOMIC;
-        read_bytes(is_atomic ? &lane->result : lane->value, one.address,
-                   is_atomic && one.bytes > sizeof lane->result ? sizeof lane->result : one.bytes);
+        if (step->kind == GR_STEP_ATOMIC)
+            read_bytes(&lane->result, lane->address, std::min<size_t>(step->bytes, 8));
+        else
+            read_bytes(lane->value, lane->address, step->bytes);
     }
     replay->pending.clear();
 }
@@ -161,27 +166,17 @@ void keep_meeting(gr_recorder *r, uint32_t number, const Warp *warp, const Meeti
 
 extern "C" {
 
-int gr_keep_steps(gr_recorder *recorder)
-{
-    recorder->replay.reset(new (std::nothrow) gr::Replay());
-    return recorder->replay != nullptr;
-}
-
 gr_kept_steps gr_recorded_replay(const gr_recorder *recorder)
 {
     const gr::Replay *r = recorder->replay.get();
-    return {r->steps.data(),  r->arrays.data(),   r->launches.data(),     r->steps.size(),
-            r->arrays.size(), r->launches.size(), recorder->places.size()};
+    return {r->steps.data(),  r->arrays.data(),  r->launches.data(),     r->steps.size(),
+            r->arrays.size(), r->launch_count(), recorder->places.size()};
 }
 
 const char *gr_step_name(unsigned kind)
 {
     static const char *const names[] = {"load", "store", "atomic", "fence", "copy", "end"};
-    if (kind < GR_STEP_BLOCK_BARRIER)
-        return names[kind];
-    unsigned waits = kind < GR_STEP_COLLECTIVE ? gr::WAIT_BARRIER + kind - GR_STEP_BLOCK_BARRIER
-                                               : kind - GR_STEP_COLLECTIVE;
-    return gr::name_wait(waits);
+    return kind < GR_STEP_WAIT ? names[kind] : gr::name_wait(kind - GR_STEP_WAIT);
 }
 }
 

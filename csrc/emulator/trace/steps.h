@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* What a step is. Collectives follow in the order of gr_collective. */
+/* What a step is. Collectives and barriers follow in the order of Lane::waits. */
 enum {
     GR_STEP_LOAD,
     GR_STEP_STORE,
@@ -18,11 +18,8 @@ enum {
     GR_STEP_FENCE,
     GR_STEP_COPY, /* a bulk copy to shared memory */
     GR_STEP_END,  /* lanes return from the kernel */
-    GR_STEP_BLOCK_BARRIER,
-    GR_STEP_CLUSTER_BARRIER,
-    GR_STEP_GRID_BARRIER,
-    GR_STEP_COLLECTIVE,
-    GR_STEP_KINDS = GR_STEP_COLLECTIVE + 17
+    GR_STEP_WAIT,
+    GR_STEP_KINDS = GR_STEP_WAIT + 21
 };
 
 /* The most steps that are kept. A launch that makes more fails. */
@@ -46,19 +43,11 @@ typedef struct {
     gr_step_lane lane[32];
 } gr_step;
 
-typedef struct {
-    uint32_t grid, block;
-} gr_step_launch;
-
-/* Keeps the steps of all launches; to be called before the first launch. The threads keep the order
- * that the caller has chosen. Returns false if out of memory. */
-int gr_keep_steps(gr_recorder *recorder);
-
 /* What a recorder has kept. */
 typedef struct {
     const gr_step *steps;
-    const gr_memory *arrays; /* of all launches */
-    const gr_step_launch *launches;
+    const gr_memory *arrays;  /* of all launches */
+    const uint32_t *launches; /* for each launch: blocks, threads of a block */
     size_t step_count, array_count, launch_count, place_count;
 } gr_kept_steps;
 
