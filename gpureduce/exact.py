@@ -205,6 +205,18 @@ def average(
     return (found, scale) if returned else found
 
 
+def _spread(
+    how: tuple[int, bool, int, int, bool], a: Any, axis: Any, dtype: Any, out: Any, ddof: Any,
+    keepdims: Any, where: Any, mean: Any,
+) -> Any:  # fmt: skip
+    """Variances or their roots, of a plain array or of one on a GPU; None of other arrays."""
+    if dtype is None and out is None and mean is None and where is True:
+        found = _host.finish_plainly(a, axis, keepdims, how, ddof)
+        if found is not None:
+            return found
+    return _made(a, how, axis, dtype, out, keepdims, ddof, where=where, mean=mean)
+
+
 def var(
     a: npt.ArrayLike, axis: Axis = None, dtype: npt.DTypeLike | None = None, out: Any = None,
     ddof: float = 0, keepdims: bool = False, *, where: Any = True, mean: Any = None,
@@ -213,11 +225,7 @@ def var(
 
     With `mean`, a real number or an array of them, it is ``sum |x - mean|^2 / (n - ddof)``.
     """
-    if dtype is None and out is None and mean is None and where is True:
-        found = _host.finish_plainly(a, axis, keepdims, _VAR, ddof)
-        if found is not None:
-            return found
-    found = _made(a, _VAR, axis, dtype, out, keepdims, ddof, where=where, mean=mean)
+    found = _spread(_VAR, a, axis, dtype, out, ddof, keepdims, where, mean)
     if found is not None:
         return found
     call = Call(a, axis, keepdims, where)
@@ -229,11 +237,7 @@ def std(
     ddof: float = 0, keepdims: bool = False, *, where: Any = True, mean: Any = None,
 ) -> Any:  # fmt: skip
     """The standard deviation: the root of the unrounded variance, rounded once."""
-    if dtype is None and out is None and mean is None and where is True:
-        found = _host.finish_plainly(a, axis, keepdims, _STD, ddof)
-        if found is not None:
-            return found
-    found = _made(a, _STD, axis, dtype, out, keepdims, ddof, where=where, mean=mean)
+    found = _spread(_STD, a, axis, dtype, out, ddof, keepdims, where, mean)
     if found is not None:
         return found
     call = Call(a, axis, keepdims, where)

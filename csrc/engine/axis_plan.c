@@ -407,8 +407,8 @@ static void decide_on_adding_again(gr_axis_plan *p, gr_axis_form found)
         p->shared_bytes = GR_LEVELS_WORDS * sizeof(uint64_t);
 }
 
-/* One lane of a warp or block has each sum. To make a result takes it as long as some hundred
- * elements, so the lanes of another launch make all results at once, if there are many. */
+/* One lane of a warp or block has each sum. Making a result takes as long as adding some
+ * hundred elements. So if there are many, all lanes of another launch make the results. */
 static bool makes_apart(const gr_axis_plan *p)
 {
     return p->sums.made.is_made && p->sum_count >= sms_of(p) * APART_SUMS &&

@@ -3,8 +3,7 @@
  * bits set, or none.
  *
  * A number that differs from high + low by at most `error`, lane by lane. An operation adds a
- * bound of what it rounds off. A number that may overflow, or be subnormal, on the way gets an
- * infinite error. */
+ * bound of its rounding errors. If a number may overflow or be subnormal, `error` is infinite. */
 typedef struct {
     doubles high, low, error;
 } approximate;

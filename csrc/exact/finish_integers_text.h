@@ -13,8 +13,8 @@ typedef struct {
     uint32_t digit[GR_INTEGER_DIGITS];
 } integer;
 
-/* The sums of one group, and room for what is made of them. The flags are those of infinities and
- * nans: GR_EXACT_NAN and others. */
+/* The sums of one group, and room for the arithmetic. `first_flags` and `second_flags` have a bit
+ * for each kind of special value: GR_EXACT_NAN and others. */
 typedef struct {
     integer first[2], second; /* of S's parts, and of Q */
     uint32_t first_flags, second_flags;

@@ -6,7 +6,7 @@
 #include "exact/format.h"
 
 /* The sum of part[i] times 2^(GR_PRODUCTS_SHIFT (i - 1)). Products of float64 have twice the range
- * of an accumulator. Flags of special values are those of part[1]. */
+ * of an accumulator. part[1] has the flags of special values. */
 enum { GR_PRODUCTS_PARTS = 3, GR_PRODUCTS_SHIFT_DIGITS = 34, GR_PRODUCTS_SHIFT = 32 * 34 };
 
 typedef struct {

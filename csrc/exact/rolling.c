@@ -287,7 +287,7 @@ static bool finish_lanes(const gr_rolling *of, size_t row, size_t first, size_t 
     return true;
 }
 
-/* Finishes windows first to end - 1 of a row: in lanes those of `size` elements. */
+/* Finishes windows first to end - 1 of a row. Full windows are finished in lanes. */
 static bool finish_range(const gr_rolling *of, size_t row, size_t first, size_t end, memory *own)
 {
     size_t lanes = gr_proven_best()->vector / 2, before = (size_t)(of->size - 1 - of->after);

@@ -33,7 +33,7 @@ typedef struct {
 /* --- the request -------------------------------------------------------------------------------
  */
 
-/* Whether what is made of the sums needs those of products. */
+/* Whether results are made of sums of products, too. */
 static bool has_products(const decided *plan)
 {
     return plan->request.sums.made.is_made && plan->request.axes.term >= GR_TERM_SQUARE;
