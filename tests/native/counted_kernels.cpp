@@ -30,7 +30,7 @@ template <typename... P> static int count(const char *name, void (*kernel)(P...)
     config.dynamicSmemBytes = 128 * sizeof(unsigned);
     gr_sample all = {0, grid, 1, 0};
     gr_arrivals arrivals = {&ticket, nullptr, 0, 0, nullptr, 0};
-    gr_recorder *recorder = gr_recorder_new(&all, 1, &arrivals);
+    gr_recorder *recorder = gr_recorder_new(&all, 1, &arrivals, 0);
     gr_record(recorder);
     cudaError_t error = cudaLaunchKernelExC(&config, kernel_entry(kernel), args);
     gr_record(nullptr);
