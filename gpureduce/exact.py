@@ -26,6 +26,7 @@ from gpureduce.core import (
     groups,
     rolling,
     running,
+    running_on_device,
     segments,
     summation,
 )
@@ -341,8 +342,10 @@ def cumsum(
     """The sums of the elements up to each, each rounded once. Without an axis: of all, flat.
 
     `reverse`: the sums from each element to the last. `include_initial`: a 0 before the first sum,
-    as in the array API.
+    as in the array API. The sums of an array on a GPU stay there.
     """
+    if arrays.lies_on_a_gpu(x):
+        return running_on_device.cumsum(x, axis, dtype, out, reverse, include_initial)
     return running.cumsum(x, axis, dtype, out, reverse, include_initial)
 
 

@@ -80,6 +80,7 @@ static void use_copies(const copies *c, gr_groups_request *request)
 static gr_status run(const gr_groups_request *request, gr_groups_outcome *outcome, gr_error *error)
 {
     return request->by_segment ? gr_run_segments(request, outcome, error)
+           : request->running  ? gr_run_running(request, &outcome->launched, error)
                                : gr_run_axis(request, &outcome->launched, error);
 }
 

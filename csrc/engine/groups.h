@@ -14,6 +14,9 @@ extern "C" {
 /* Whether ids are sorted. */
 typedef enum { GR_SORTED_UNKNOWN = -1, GR_NOT_SORTED, GR_SORTED } gr_sorted;
 
+/* Running sums, as they are asked for: from the last element on; and a 0 before the first entry. */
+enum { GR_RUNNING = 1, GR_RUNNING_BACK = 2, GR_RUNNING_FROM_ZERO = 4 };
+
 typedef struct {
     int load; /* a gr_load: the type of the values; along axes also GR_ELEMENTS_I64 */
     gr_acc acc;
@@ -26,6 +29,7 @@ typedef struct {
     /* Along axes. */
     gr_axes axes; /* in device memory, of which load, components, part_step and swapped are unused:
                      the parts of complex numbers are a dimension of their own */
+    int running;  /* GR_RUNNING and more: running sums along the only axis of `axes.reduced` */
     int strategy; /* -1: chosen by shape */
     unsigned block, grid; /* 0: the default */
     int waits;            /* the caller waits for the sums: signals are handled between pieces */
@@ -73,6 +77,7 @@ gr_status gr_largest_id(const gr_index *ids, uint64_t count, int device, void *s
 /* --- for the files of the engine: the launches, on a device that is awake ----------------------
  */
 
+gr_status gr_run_running(const gr_groups_request *request, gr_launched *launched, gr_error *error);
 gr_status gr_run_axis(const gr_groups_request *request, gr_launched *launched, gr_error *error);
 gr_status gr_run_segments(const gr_groups_request *request, gr_groups_outcome *outcome,
                           gr_error *error);

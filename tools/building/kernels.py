@@ -16,6 +16,8 @@ KERNEL_TABLE = CSRC / "engine" / "kernel_table.cu"
 # cooperative groups twice as long: libstdc++'s Bessel functions and the like, by the guard of the
 # file that <cmath> includes for C++17, and the atomics of cooperative groups.
 FEWER_HEADERS = ["-D_GLIBCXX_BITS_SPECFUN_H", "-D_CG_LIMIT_INCLUDED_DEPENDENCIES"]
+# The folders of kernels whose sums are of groups of elements.
+OF_GROUPS = ("axis", "segments", "running")
 # Kernels that nvcc compiles together, a line per run. All others have a run of their own, which
 # takes a second for CUDA's headers alone. To the driver, the kernels of a run are one module: it
 # loads the module when one of them is first used, which takes longer than for one kernel, and
@@ -56,7 +58,7 @@ class Kernel:
             "PAIRS": f"GR_PAIRS_{self.dtypes}",
             "BLOCKS": int("BLOCK_TEMPLATE" in self.traits),
             "VIEWS": f"GR_VIEWS_{self.dtypes if 'ANY_ELEMENTS' in self.traits else 'NONE'}",
-            "MATRIX": int(self.path.parent.name in ("axis", "segments")),
+            "MATRIX": int(self.path.parent.name in OF_GROUPS),
             "MOMENTS": int(self.path.parent.name == "axis" and self.dtypes == "ALL"),
             "HAS_SHARES": int("ADDS_SHARES" in self.traits),
             "VIEWS_ONLY": int(self.dtypes != "ALL"),
@@ -74,7 +76,11 @@ class Kernel:
 
     def sums_samples(self) -> bool:
         """Whether it is compiled for samples of a function, which lie nowhere in memory."""
-        in_memory = "RING" in self.traits or self.path.parent.name in ("axis", "segments")
+        in_memory = "RING" in self.traits or self.path.parent.name in (
+            "axis",
+            "segments",
+            "running",
+        )
         return self.dtypes == "ALL" and not in_memory
 
 
@@ -89,7 +95,7 @@ def read_registry() -> list[Kernel]:
         folder = {"KERNEL": files, "EVERYWHERE": files}
         folder |= {"BROKEN": files / "broken", "AXIS": files / "axis"}
         folder |= {"SEGMENTS": files / "segments", "KEYS": files / "keys"}
-        folder = folder.get(kind)
+        folder = files / "running" if name.startswith("running_") else folder.get(kind)
         if folder:
             words = traits.replace("|", " ").split()
             kernels.append(Kernel(name, folder / f"{name}.cu", words, int(capability), dtypes))

@@ -48,6 +48,9 @@ static bool can_be_made(const decided *plan, const gr_numpy_type *type, bool exa
                         ? term <= GR_TERM_PRODUCT
                         : made->kind == GR_FINISH_VARIANCE && term == GR_TERM_SQUARE;
     bool is_plain = term == GR_TERM_ELEMENT || type->components == 1;
+    if (plan->request.running) /* along one axis */
+        return !made->is_made && !plan->request.by_segment && !plan->request.sums.as_digits &&
+               plan->axes && !(plan->axes & (plan->axes - 1));
     return !made->is_made || (exactly && is_known && is_plain && gr_is_float(type->load) &&
                               !plan->request.by_segment && !plan->request.sums.as_digits);
 }
@@ -97,7 +100,7 @@ static int take_request(decided *plan, PyObject *args, PyObject *named)
     static const char *const names[] = {"kind",       "bytes",    "acc",   "exactly",   "target",
                                         "initial",    "timed",    "axes",  "keepdims",  "segments",
                                         "by_offsets", "sorted",   "check", "as_digits", "block",
-                                        "grid",       "strategy", "made",  NULL};
+                                        "grid",       "strategy", "made",  "running",   NULL};
     gr_groups_request *request = &plan->request;
     gr_made *made = &request->sums.made;
     int acc, exactly, target, is_sorted = GR_SORTED_UNKNOWN, term = GR_TERM_ELEMENT;
@@ -105,11 +108,12 @@ static int take_request(decided *plan, PyObject *args, PyObject *named)
     PyObject *initial[2];
     request->strategy = -1;
     if (!PyArg_ParseTupleAndKeywords(
-            args, named, "Ciipi(OO)p|$KpLpippIIi(ipipd)", (char **)(uintptr_t)names, &plan->kind,
+            args, named, "Ciipi(OO)p|$KpLpippIIi(ipipd)i", (char **)(uintptr_t)names, &plan->kind,
             &plan->bytes, &acc, &exactly, &target, &initial[0], &initial[1], &plan->timed,
             &plan->axes, &plan->keeps_dims, &segments, &request->by_offsets, &is_sorted,
             &request->check, &request->sums.as_digits, &request->block, &request->grid,
-            &request->strategy, &made->kind, &made->root, &term, &made->over_n, &made->ddof))
+            &request->strategy, &made->kind, &made->root, &term, &made->over_n, &made->ddof,
+            &request->running))
         return -1;
     made->is_made = named && PyDict_GetItemString(named, "made") != NULL;
     request->axes.term = (gr_term)term;
@@ -145,25 +149,30 @@ static bool fit_axes(job *j)
     const gr_array *in = j->in, *mask = j->other, *out = j->out;
     const gr_sums *sums = &j->request.sums;
     int k = 0, part_bytes = gr_part_bytes(sums);
-    bool has_factors = axes->term == GR_TERM_PRODUCT;
+    int running = j->request.running, first = running & GR_RUNNING_FROM_ZERO ? 1 : 0;
+    bool keeps = j->plan->keeps_dims || running, has_factors = axes->term == GR_TERM_PRODUCT;
     bool fits = !mask         ? !has_factors
                 : has_factors ? mask->kind == in->kind && mask->bytes == in->bytes
                               : mask->bytes == 1 && !sums->as_digits && !sums->made.is_made;
-    if (!fits || (mask && mask->dims != in->dims))
+    if (!fits || (mask && (running || mask->dims != in->dims)))
         return false;
     axes->in = (const unsigned char *)in->base;
     axes->mask = mask ? (const unsigned char *)mask->base : NULL;
     axes->out = (unsigned char *)(uintptr_t)out->base;
     for (int i = 0; i < in->dims; i++) {
-        bool reduced = j->plan->axes >> i & 1, stays = !reduced || j->plan->keeps_dims;
+        bool reduced = j->plan->axes >> i & 1, stays = !reduced || keeps;
+        int64_t size = !reduced ? in->size[i] : !running ? 1 : in->size[i] + first;
         if ((mask && mask->size[i] != in->size[i]) ||
-            (stays && (k >= out->dims || out->size[k] != (reduced ? 1 : in->size[i]))))
+            (stays && (k >= out->dims || out->size[k] != size)))
             return false;
-        gr_axes_push(reduced ? &axes->reduced : &axes->kept,
-                     (gr_axis){.size = (size_t)in->size[i],
-                               .in = in->step[i],
-                               .mask = mask ? mask->step[i] : 0,
-                               .out = reduced ? 0 : out->step[k]});
+        gr_axis dim = {.size = (size_t)in->size[i],
+                       .in = in->step[i],
+                       .mask = mask ? mask->step[i] : 0,
+                       .out = stays && (!reduced || running) ? out->step[k] : 0};
+        if (reduced && running) /* kept even if it has one entry: a 0 may come before it */
+            axes->reduced.dim[axes->reduced.count++] = dim;
+        else
+            gr_axes_push(reduced ? &axes->reduced : &axes->kept, dim);
         k += stays;
     }
     if (sums->parts == 2)

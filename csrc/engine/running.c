@@ -1,0 +1,151 @@
+/* Launches running sums: kernels/running. */
+#include "engine/axis_plan.h"
+#include "engine/times.h"
+#include "exact/device_layout.h"
+#include "shared/running.h"
+
+enum {
+    LONG_ROW = 16 * GR_RUNNING_WALK, /* rows from this length on are lines of their own */
+    AGAIN_BLOCKS = 2                 /* of running_again, per multiprocessor */
+};
+
+static const gr_axis one = {1, 0, 0, 0};
+
+static gr_axis take_last(gr_axis_list *list)
+{
+    return list->count ? list->dim[--list->count] : one;
+}
+
+/* Describes the lines of the innermost dimensions, and leaves the other ones in `kept`. */
+static gr_running_lines lines_of(const gr_groups_request *request, const gr_axis *axis,
+                                 gr_axis_list *kept)
+{
+    ptrdiff_t size = (ptrdiff_t)gr_axis_element_bytes(request->load);
+    const gr_axis *last = &kept->dim[kept->count - 1];
+    gr_axis along = *axis, columns = one;
+    uint64_t period = axis->size;
+    bool are_beside = kept->count && gr_axis_distance(last->in) < gr_axis_distance(axis->in);
+    if (are_beside)
+        columns = take_last(kept);
+    else if (kept->count && gr_axis_continues(last, axis) && axis->size < LONG_ROW &&
+             axis->size % GR_RUNNING_WALK && !(request->running & GR_RUNNING_FROM_ZERO)) {
+        along.size *= last->size;
+        kept->count--;
+    }
+    gr_axis outer = take_last(kept);
+    gr_running_lines of = {.n = along.size,
+                           .columns = columns.size,
+                           .outer = outer.size,
+                           .step = along.in / size,
+                           .column_step = columns.in / size,
+                           .outer_step = outer.in / size,
+                           .to_step = along.out,
+                           .to_column_step = columns.out,
+                           .to_outer_step = outer.out,
+                           .period = period,
+                           .has_zero = (request->running & GR_RUNNING_FROM_ZERO) != 0,
+                           .width = 1};
+    while (of.width < GR_WARP && of.width < of.columns)
+        of.width *= 2;
+    of.strips = gr_ceil_div(of.columns, of.width) * of.outer;
+    of.tiles = gr_ceil_div(of.n ? of.n : 1, GR_RUNNING_WALK / of.width);
+    of.looks_back = of.tiles > 1 && GR_RUNNING_WALK / of.width % of.period;
+    return of;
+}
+
+static gr_status launch(const gr_groups_request *request, gr_running_lines *of,
+                        gr_launched *launched, gr_error *error)
+{
+    bool is_proven = gr_acc_is_proven(request->acc);
+    int first = gr_strategy_named("running_tiles"), second = gr_strategy_named("running_again");
+    gr_load load = (gr_load)gr_axis_load(request);
+    gr_kernel *tiles = gr_find_kernel(first, load, request->acc, 0);
+    gr_kernel *again = gr_find_kernel(second, load, request->acc, 0);
+    size_t sum = of->width * gr_axis_acc_size(request->acc);
+    size_t groups = of->looks_back ? of->tiles / GR_RUNNING_GROUP * of->strips : 0;
+    size_t summed = of->looks_back ? of->tiles * of->strips : 0;
+    size_t walks = is_proven ? gr_ceil_div(of->n, GR_RUNNING_WALK) * of->strips : 0;
+    size_t element = gr_load_size(load);
+    gr_arena arena = {0};
+    gr_sums sums = request->sums;
+    gr_running_memory memory;
+    void *arguments[] = {of, &sums, &memory};
+
+    if (!tiles || (is_proven && !again))
+        return gr_fail(error, GR_BAD_DTYPE,
+                       "no kernel adds up these elements in this dtype: convert the array first");
+    if (of->tiles > 0x7fffffff / of->strips)
+        return gr_fail(error, GR_BAD_VALUE,
+                       "running sums of so many elements take more than "
+                       "2^31 - 1 blocks");
+    gr_arena_take(&arena, 2 + summed + 2 * groups + walks, sizeof(unsigned));
+    arena.zeroed = arena.bytes;
+    size_t of_tiles = gr_arena_take(&arena, summed, sum);
+    size_t of_groups = gr_arena_take(&arena, 2 * groups, sum);
+    size_t digits = gr_arena_take(&arena, walks * of->width, GR_EXACT_WORDS * sizeof(int64_t));
+    if (gr_arena_open(&arena, request->device, request->stream, error) != GR_OK)
+        return error->status;
+    unsigned *flag = (unsigned *)(void *)arena.base;
+    memory = (gr_running_memory){.ticket = flag,
+                                 .any_again = flag + 1,
+                                 .summed = flag + 2,
+                                 .group_summed = flag + 2 + summed,
+                                 .group_known = flag + 2 + summed + groups,
+                                 .again = flag + 2 + summed + 2 * groups,
+                                 .sums = arena.base + of_tiles,
+                                 .group_sums = arena.base + of_groups,
+                                 .group_before = arena.base + of_groups + groups * sum,
+                                 .digits = (int64_t *)(void *)(arena.base + digits)};
+    sums.base = request->axes.out;
+    sums.additions = 4.0 * (double)of->n + 1e5;
+    gr_step step = {gr_strategy_at(first),
+                    tiles,
+                    {(unsigned)(of->tiles * of->strips), 1},
+                    GR_RUNNING_BLOCK,
+                    GR_RUNNING_SUMS * (gr_axis_acc_size(request->acc) + sizeof(double)) + 16 +
+                        (GR_RUNNING_WALK + GR_RUNNING_WALK / 32) *
+                            (element < sums.bytes ? sums.bytes : element)};
+    if (gr_launch(&step, arguments, request->stream, launched, error) == GR_OK && is_proven) {
+        step = (gr_step){gr_strategy_at(second),
+                         again,
+                         {gr_facts_of(request->device)->sms * AGAIN_BLOCKS, 1},
+                         GR_RUNNING_BLOCK,
+                         0};
+        gr_launch(&step, arguments, request->stream, launched, error);
+    }
+    gr_arena_close(&arena);
+    return error->status;
+}
+
+gr_status gr_run_running(const gr_groups_request *request, gr_launched *launched, gr_error *error)
+{
+    gr_groups_request part = *request;
+    gr_axes *axes = &part.axes;
+    gr_axis axis = axes->reduced.count ? axes->reduced.dim[0] : one;
+    ptrdiff_t last = (ptrdiff_t)axis.size - 1;
+    gr_axes_place place;
+    *launched = (gr_launched){0};
+    if (request->running & GR_RUNNING_BACK) {
+        axes->in += last * axis.in;
+        axes->out += last * axis.out;
+        axis.in = -axis.in;
+        axis.out = -axis.out;
+    } else if (request->running & GR_RUNNING_FROM_ZERO)
+        axes->out += axis.out;
+    gr_axes_sort(&axes->kept);
+    gr_axes_flip(axes, &axes->kept);
+    gr_axes_merge(&axes->kept);
+    gr_running_lines of = lines_of(request, &axis, &axes->kept);
+    size_t count = gr_axes_size(&axes->kept);
+    unsigned char *out = axes->out;
+    error->status = GR_OK;
+    for (size_t k = 0; k < count && error->status == GR_OK; k++) {
+        gr_axes_go(&place, &axes->kept, axes->kept.count, k);
+        of.in = axes->in + place.in;
+        part.axes.out = out + place.out;
+        launch(&part, &of, launched, error);
+    }
+    if (error->status == GR_OK)
+        gr_record_time(request->times, GR_AT_SUMMED, request->stream, error);
+    return error->status;
+}

@@ -1,0 +1,70 @@
+/* Running sums in digits of 32 bits, where nothing is rounded but an entry. */
+#ifndef GPUREDUCE_KERNEL_RUNNING_DIGITS_H
+#define GPUREDUCE_KERNEL_RUNNING_DIGITS_H
+
+#include "running.h"
+
+/* The digits of a sum that grows. */
+struct GrowingDigits {
+    long long digit[GR_EXACT_DIGITS] = {};
+    int low = GR_EXACT_DIGITS, end = 0; /* the digits that are not 0 lie from `low` to `end` - 1 */
+    unsigned flags = 0;
+
+    __device__ __forceinline__ void begin()
+    {
+        for (int k = low; k < end; k++)
+            digit[k] = 0;
+        low = GR_EXACT_DIGITS;
+        end = 0;
+        flags = 0;
+    }
+
+    __device__ __forceinline__ void put(int k, long long value)
+    {
+        if (!value)
+            return;
+        digit[k] += value;
+        low = k < low ? k : low;
+        end = k < end ? end : k + 1;
+    }
+
+    __device__ __forceinline__ void add(double x)
+    {
+        unsigned long long bits = (unsigned long long)__double_as_longlong(x);
+        int field = int(bits >> 52 & 0x7ff), place = field ? field - 1 : 0;
+        long long size = (long long)((bits & 0xfffffffffffff) | (field ? 1ull << 52 : 0));
+        if (field == 0x7ff)
+            flags |= special_flag(x);
+        else
+            for (unsigned i = 0; i < 3; i++) {
+                long long part = digit_of(size, (unsigned)place % 32, i);
+                if (place / 32 + (int)i < GR_EXACT_DIGITS)
+                    put(place / 32 + (int)i, x < 0 ? -part : part);
+            }
+    }
+
+    __device__ __forceinline__ unsigned long long rounded(gr_load type) const
+    {
+        HighestDigits highest;
+        for (int k = low; k < end; k++)
+            highest.give(k, digit[k]);
+        return highest.rounded(flags, type);
+    }
+};
+
+/* Adds elements `begin` to `end` - 1 of a line. Calls use(i) after each of them. */
+template <typename In, typename Use>
+__device__ __forceinline__ void walk(const Line<In> &line, size_t begin, size_t end,
+                                     GrowingDigits *sum, Use use)
+{
+    size_t until = until_next(line.of, begin);
+    for (size_t i = begin; i < end; i++) {
+        if (until == 0)
+            sum->begin();
+        until = (until ? until : line.of.period) - 1;
+        sum->add(double(typename Strided<In>::Wide(line.element(i))));
+        use(i);
+    }
+}
+
+#endif

@@ -1,0 +1,67 @@
+/* running_again: entries of running sums whose rounding running_tiles could not prove.
+ *
+ * Nearly always there are none, and all blocks return. Otherwise each thread adds up some elements
+ * of a line, a walk, in digits of 32 bits, where nothing is rounded. After a barrier of the whole
+ * grid, the walks' digits are added up along their lines, a thread per digit. After another one,
+ * each walk with such entries begins with the digits before it, and rounds all of its entries.
+ *
+ * Still wasted: one entry that is not proven has all elements added up again. */
+#include "parts/running_digits.h"
+
+#include <cooperative_groups.h>
+
+template <typename In, typename Acc>
+__global__ void __launch_bounds__(GR_RUNNING_BLOCK)
+    running_again(gr_running_lines of, Sums<Acc> out, gr_running_memory memory)
+{
+    if constexpr (is_proven<Acc>) {
+        if (!*memory.any_again)
+            return;
+        auto grid = cooperative_groups::this_grid();
+        size_t walks = (of.n + GR_RUNNING_WALK - 1) / GR_RUNNING_WALK, lines = of.strips * of.width;
+        size_t id = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+        size_t threads = (size_t)gridDim.x * blockDim.x;
+        for (size_t k = id; k < walks * lines; k += threads) {
+            Line<In> line(of, out.of.base, k % lines / of.width, unsigned(k % of.width));
+            size_t begin = k / lines * GR_RUNNING_WALK, end = begin + GR_RUNNING_WALK;
+            GrowingDigits sum;
+            if (line.is_there)
+                walk(line, begin, end < of.n ? end : of.n, &sum, [](size_t) {});
+            long long carry = 0;
+            for (int d = 0; d < GR_EXACT_DIGITS; d++) {
+                long long value = sum.digit[d] + carry,
+                          kept = d + 1 < GR_EXACT_DIGITS ? value & 0xffffffff : value;
+                carry = (value - kept) >> 32;
+                memory.digits[(k * GR_EXACT_WORDS) + d] = kept;
+            }
+            memory.digits[k * GR_EXACT_WORDS + GR_EXACT_DIGITS] = sum.flags;
+        }
+        grid.sync();
+        for (size_t k = id; k < lines * GR_EXACT_WORDS; k += threads) {
+            int64_t before = 0;
+            bool are_flags = k % GR_EXACT_WORDS == GR_EXACT_DIGITS;
+            for (size_t w = 0; w < walks; w++) {
+                int64_t *word = memory.digits + w * lines * GR_EXACT_WORDS + k, own = *word;
+                size_t begin = w * GR_RUNNING_WALK;
+                *word = before;
+                before = begins_within(of, begin, begin + GR_RUNNING_WALK) ? own
+                         : are_flags                                       ? before | own
+                                                                           : before + own;
+            }
+        }
+        grid.sync();
+        for (size_t k = id; k < walks * lines; k += threads) {
+            Line<In> line(of, out.of.base, k % lines / of.width, unsigned(k % of.width));
+            size_t begin = k / lines * GR_RUNNING_WALK, end = begin + GR_RUNNING_WALK;
+            if (!line.is_there || !memory.again[k / of.width])
+                continue;
+            GrowingDigits sum;
+            for (int d = 0; d < GR_EXACT_DIGITS; d++)
+                sum.put(d, memory.digits[k * GR_EXACT_WORDS + d]);
+            sum.flags = (unsigned)memory.digits[k * GR_EXACT_WORDS + GR_EXACT_DIGITS];
+            walk(line, begin, end < of.n ? end : of.n, &sum, [&](size_t i) {
+                store_bits(line.entry(i), sum.rounded(out.of.type), out.of.bytes);
+            });
+        }
+    }
+}

@@ -1,0 +1,41 @@
+/* Running sums, as kernels get them: entry i of a line is the sum of its elements 0 to i. */
+#ifndef GPUREDUCE_SHARED_RUNNING_H
+#define GPUREDUCE_SHARED_RUNNING_H
+
+#include <stdint.h>
+
+/* A block takes a tile: GR_RUNNING_ITEMS elements per thread, of `width` lines beside each other.
+ * GR_RUNNING_GROUP tiles of a line make a group. A walk has as many elements of one line as a tile
+ * has of all its lines. */
+enum {
+    GR_RUNNING_BLOCK = 256,
+    GR_RUNNING_ITEMS = 16,
+    GR_RUNNING_GROUP = 32,
+    GR_RUNNING_WALK = GR_RUNNING_BLOCK * GR_RUNNING_ITEMS,
+    GR_RUNNING_SUMS = GR_RUNNING_BLOCK + 64 /* that a block keeps in shared memory */
+};
+
+/* `outer` times `columns` lines of `n` elements. Steps are in elements, of entries in bytes. Sums
+ * begin anew after each `period` elements. `width` is a power of two up to a warp. Each line has
+ * `tiles`, and all lines together are `strips` of `width` lines. */
+typedef struct {
+    const void *in;
+    uint64_t n, columns, outer;
+    int64_t step, column_step, outer_step;
+    int64_t to_step, to_column_step, to_outer_step;
+    uint64_t period, tiles, strips;
+    unsigned width;
+    int looks_back; /* a tile's sums go on in the next one */
+    int has_zero;   /* a 0 is stored before the first entry */
+} gr_running_lines;
+
+/* Scratch memory. Tile t of strip s has number t * strips + s; groups and walks likewise. Each has
+ * `width` sums. The unsigned numbers are 0 at first. */
+typedef struct {
+    unsigned *ticket, *summed, *group_summed, *group_known; /* .., 1 if the sums are written */
+    void *sums, *group_sums, *group_before; /* the last ones are of all groups up to this one */
+    unsigned *any_again, *again;            /* walks with an entry that is not proven */
+    int64_t *digits;                        /* GR_EXACT_WORDS for each sum of a walk */
+} gr_running_memory;
+
+#endif
