@@ -1,6 +1,5 @@
 /* Includes Python.h and NumPy's headers. Only for files in this folder. */
-#ifndef GPUREDUCE_BINDINGS_PYTHON_H
-#define GPUREDUCE_BINDINGS_PYTHON_H
+#pragma once
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -40,5 +39,3 @@
 #define GR_STRING(x) GR_STRING_(x)
 #define GR_JOIN_(a, b) a##b
 #define GR_JOIN(a, b) GR_JOIN_(a, b)
-
-#endif

@@ -1,6 +1,5 @@
 /* The instruction set that CPU sums use. */
-#ifndef GPUREDUCE_INSTRUCTION_SET_H
-#define GPUREDUCE_INSTRUCTION_SET_H
+#pragma once
 
 /* From the slowest to the one that needs most of the processor. */
 typedef enum {
@@ -19,5 +18,3 @@ extern const char *const gr_instruction_set_names[GR_INSTRUCTION_SETS];
 /* Returns the best instruction set for the processor, or the one that GPUREDUCE_SIMD names, if the
  * processor supports it. The variable is read when the library is loaded. */
 gr_instruction_set gr_instructions(void);
-
-#endif
