@@ -18,3 +18,19 @@ extern const char *const gr_instruction_set_names[GR_INSTRUCTION_SETS];
 /* Returns the best instruction set for the processor, or the one that GPUREDUCE_SIMD names, if the
  * processor supports it. The variable is read when the library is loaded. */
 gr_instruction_set gr_instructions(void);
+
+/* Defines the function that returns the table, of this type, for the instruction set in use. */
+#ifdef __x86_64__
+#define GR_CHOOSE_TABLE(function, type, baseline, avx2, avx512, halves)                            \
+    const type *function(void)                                                                     \
+    {                                                                                              \
+        static const type *const tables[] = {&baseline, &avx2, &avx512, &halves};                  \
+        return tables[gr_instructions()];                                                          \
+    }
+#else
+#define GR_CHOOSE_TABLE(function, type, baseline, avx2, avx512, halves)                            \
+    const type *function(void)                                                                     \
+    {                                                                                              \
+        return &baseline;                                                                          \
+    }
+#endif
