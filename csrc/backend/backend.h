@@ -1,7 +1,6 @@
 /* The functions that differ between the CUDA build and the emulator's, apart from the CUDA runtime.
  * Implemented by csrc/cuda/backend.cu and csrc/emulator/runtime/backend.cpp. */
-#ifndef GPUREDUCE_BACKEND_H
-#define GPUREDUCE_BACKEND_H
+#pragma once
 
 #include "shared/dtypes.h"
 
@@ -86,5 +85,4 @@ int gr_backend_device_count(int count);
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,6 +1,5 @@
 /* The status of a call, and the error that Python raises. */
-#ifndef GPUREDUCE_STATUS_H
-#define GPUREDUCE_STATUS_H
+#pragma once
 
 #include <cuda_runtime_api.h>
 #include <stddef.h>
@@ -37,5 +36,4 @@ gr_status gr_fail_cuda(gr_error *error, cudaError_t code, const char *call, cons
 
 #ifdef __cplusplus
 }
-#endif
 #endif

@@ -1,6 +1,5 @@
 /* Long C calls without the GIL. Ctrl-C still interrupts them. */
-#ifndef GPUREDUCE_GIL_H
-#define GPUREDUCE_GIL_H
+#pragma once
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -30,5 +29,3 @@ void gr_drop_gil(gr_without_gil *call);
 /* Returns 0, or -1 with an exception set if the call was interrupted. The call's results are then
  * invalid. */
 int gr_take_gil(gr_without_gil *call);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * A gr_lock guards static data; no Python code may run while it is held. Py_BEGIN_CRITICAL_SECTION
  * guards an object's data: like the GIL, it lets other threads in while Python code runs. */
-#ifndef GPUREDUCE_BINDINGS_LOCKS_H
-#define GPUREDUCE_BINDINGS_LOCKS_H
+#pragma once
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -41,6 +40,4 @@ static inline void gr_drop_lock(gr_lock *lock)
     {                                                                                              \
         (void)(object);
 #define Py_END_CRITICAL_SECTION() }
-#endif
-
 #endif

@@ -1,6 +1,5 @@
 /* NumPy arrays that C reads, and NumPy scalars that it returns. */
-#ifndef GPUREDUCE_BINDINGS_NUMPY_ARRAYS_H
-#define GPUREDUCE_BINDINGS_NUMPY_ARRAYS_H
+#pragma once
 
 #include "bindings/python.h"
 
@@ -79,5 +78,3 @@ void gr_convert_sums(const gr_value *values, const gr_numpy_type *type, gr_scala
 /* Returns the scalar as a Python object. It does not read the array again, whose dtype another
  * thread may have set since. */
 PyObject *gr_scalar_object(const gr_scalar *scalar, const gr_numpy_type *type);
-
-#endif

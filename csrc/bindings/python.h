@@ -1,6 +1,5 @@
 /* Includes Python.h and NumPy's headers. Only for files in this folder. */
-#ifndef GPUREDUCE_BINDINGS_PYTHON_H
-#define GPUREDUCE_BINDINGS_PYTHON_H
+#pragma once
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -36,9 +35,25 @@
     {                                                                                              \
         return PyModuleDef_Init(&module_definition);                                               \
     }
+/* The specification of a type that Python code cannot make objects of: `slots` describe it. */
+#define GR_TYPE_SPEC(type_name, object)                                                            \
+    static PyType_Spec spec = {                                                                    \
+        .name = "gpureduce." type_name,                                                            \
+        .basicsize = sizeof(object),                                                               \
+        .flags =                                                                                   \
+            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,     \
+        .slots = slots,                                                                            \
+    };
+
+/* Frees an object of such a type, at the end of its Py_tp_dealloc. */
+static inline void gr_free_object(PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject_Free(object);
+    Py_DECREF(type);
+}
+
 #define GR_STRING_(x) #x
 #define GR_STRING(x) GR_STRING_(x)
 #define GR_JOIN_(a, b) a##b
 #define GR_JOIN(a, b) GR_JOIN_(a, b)
-
-#endif

@@ -1,7 +1,6 @@
 /* SumResult (host/sum_result.c) and Timing (gpureduce/core/results.py), made without running Python
  * code, which would take longer than a small sum. */
-#ifndef GPUREDUCE_BINDINGS_RESULTS_H
-#define GPUREDUCE_BINDINGS_RESULTS_H
+#pragma once
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -35,5 +34,3 @@ PyObject *gr_timed(PyObject *value, PyObject *common, PyObject *const fields[GR_
 /* Returns SumResult(value, None), the result of an untimed call, or NULL with an exception set.
  * Steals `value`. If `value` is NULL, passes the exception on. */
 PyObject *gr_untimed(PyObject *value);
-
-#endif

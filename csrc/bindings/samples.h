@@ -1,6 +1,5 @@
 /* Describes the samples of an integrand, from arguments that Python passes. */
-#ifndef GPUREDUCE_BINDINGS_SAMPLES_H
-#define GPUREDUCE_BINDINGS_SAMPLES_H
+#pragma once
 
 #include "bindings/python.h"
 
@@ -22,5 +21,3 @@ static inline int gr_make_samples(gr_samples *samples, int integrand, double fro
     samples->first = 0;
     return 0;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* x86-64 since 2013 (Haswell, Zen). From here to target_end.h, functions are compiled for it.
  * Pragmas set the target, because plain compiler calls have no flags for a single file. */
-#ifndef GPUREDUCE_AVX2_H
-#define GPUREDUCE_AVX2_H
+#pragma once
 
 #include <immintrin.h>
 
@@ -48,5 +47,3 @@ INLINE doubles square_roots(doubles x)
 {
     return (doubles)_mm256_sqrt_pd((__m256d)x);
 }
-
-#endif

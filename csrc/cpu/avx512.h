@@ -1,7 +1,6 @@
 /* x86-64 with AVX-512 (Skylake-X, Zen 4). From here to target_end.h, functions are compiled for it.
  * Pragmas set the target, because plain compiler calls have no flags for a single file. */
-#ifndef GPUREDUCE_AVX512_H
-#define GPUREDUCE_AVX512_H
+#pragma once
 
 #include <immintrin.h>
 
@@ -50,5 +49,3 @@ INLINE doubles square_roots(doubles x)
 {
     return (doubles)_mm512_sqrt_pd((__m512d)x);
 }
-
-#endif

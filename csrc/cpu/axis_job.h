@@ -14,8 +14,7 @@
  *
  * The tasks depend on sizes, steps and types alone. So do the order of additions and the bits of
  * the sums, whatever the number of threads. */
-#ifndef GPUREDUCE_AXIS_JOB_H
-#define GPUREDUCE_AXIS_JOB_H
+#pragma once
 
 #include "shared/axes.h"
 #include "threads/interrupts.h"
@@ -145,5 +144,3 @@ static inline size_t gr_columns_used(const gr_columns *sums, size_t vector)
 /* Stores the sums of run->count columns from `first` on, which are those in a plane. */
 void gr_store_columns(const gr_columns *sums, const double *plane, size_t vector, size_t first,
                       const gr_axis_run *run, gr_load target);
-
-#endif

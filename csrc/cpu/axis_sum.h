@@ -7,14 +7,9 @@
  *   columns  leaves of 128 rows: eight rows pairwise, their sums in order; then leaves pairwise
  * In columns an element passes through at most 3 + 22 + ceil(log2(ceil(n / 128))) additions that
  * round, no more than in a row of 32 elements or more: the error bound of cpu_sum.h holds, too. */
-#ifndef GPUREDUCE_AXIS_SUM_H
-#define GPUREDUCE_AXIS_SUM_H
+#pragma once
 
 #include "shared/axes.h"
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* Adds up the elements and stores the sums in the type `target`: an integer type for integers, a
  * float type for floats. No size may be 0. Floats are rounded to float32 first if `acc` is f32.
@@ -22,9 +17,3 @@ extern "C" {
  * float64. Changes `axes`. Returns false if there is too little memory. */
 bool gr_cpu_sum_axes(gr_axes *axes, gr_acc acc, gr_load target, const gr_initial *initial,
                      int threads);
-
-#ifdef __cplusplus
-}
-#endif
-
-#endif

@@ -1,6 +1,5 @@
 /* What the tasks for rows (axis_job.c) and for columns (axis_columns.c) share. */
-#ifndef GPUREDUCE_AXIS_TASKS_H
-#define GPUREDUCE_AXIS_TASKS_H
+#pragma once
 
 #include "cpu/axis_job.h"
 #include "shared/sizes.h"
@@ -26,5 +25,3 @@ void gr_axis_for_runs(const gr_axis_job *job, size_t first, size_t n,
 
 /* Adds up columns. Returns false if there is too little memory. */
 bool gr_axis_run_columns(gr_axis_job *job);
-
-#endif

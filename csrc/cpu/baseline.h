@@ -1,6 +1,5 @@
 /* For every processor of the architecture: SSE2, NEON. */
-#ifndef GPUREDUCE_BASELINE_H
-#define GPUREDUCE_BASELINE_H
+#pragma once
 
 #define VECTOR_BYTES 16
 #include "cpu/vectors.h"
@@ -96,5 +95,3 @@ INLINE doubles square_roots(doubles x)
     return (doubles){__builtin_sqrt(x[0]), __builtin_sqrt(x[1])};
 #endif
 }
-
-#endif

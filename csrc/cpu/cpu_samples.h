@@ -1,20 +1,9 @@
 /* The sum of samples on the CPU. */
-#ifndef GPUREDUCE_CPU_SAMPLES_H
-#define GPUREDUCE_CPU_SAMPLES_H
+#pragma once
 
 #include "shared/dtypes.h"
 #include "shared/samples.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Computes samples and adds them up in float64, in an order that depends on n alone. A float32 sum
  * is rounded once. `threads` is as for gr_cpu_sum. Returns 0, or -1 if memory is exhausted. */
 int gr_cpu_sum_samples(const gr_samples *samples, gr_acc acc, int threads, gr_value *sum);
-
-#ifdef __cplusplus
-}
-#endif
-
-#endif

@@ -46,19 +46,8 @@ typedef struct {
     task_sum *sums;
 } sum_job;
 
-static const gr_cpu_kernels *const tables[GR_INSTRUCTION_SETS] = {
-    [GR_BASELINE] = &gr_cpu_baseline,
-#ifdef __x86_64__
-    [GR_AVX2] = &gr_cpu_avx2,
-    [GR_AVX512] = &gr_cpu_avx512,
-    [GR_AVX512_HALVES] = &gr_cpu_avx512,
-#endif
-};
-
-const gr_cpu_kernels *gr_cpu_best(void)
-{
-    return tables[gr_instructions()];
-}
+GR_CHOOSE_TABLE(gr_cpu_best, gr_cpu_kernels, gr_cpu_baseline, gr_cpu_avx2, gr_cpu_avx512,
+                gr_cpu_avx512)
 
 static bool finite_pair(gr_pair x)
 {

@@ -24,14 +24,9 @@
  *
  * A float16 sum in float64 is exact while sum|x| < 2^29, as it is for any 8192 elements. It is then
  * the correctly rounded float32. */
-#ifndef GPUREDUCE_CPU_SUM_H
-#define GPUREDUCE_CPU_SUM_H
+#pragma once
 
 #include "shared/dtypes.h"
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* Adds up n contiguous elements, aligned at least as their type. With `components` 2 they are
  * complex: n pairs of elements, out[0] is the sum of the real parts and out[1] that of the
@@ -49,9 +44,3 @@ void gr_cpu_sum(const void *data, size_t n, gr_load load, gr_acc acc, int compon
 /* Returns the factor of sum|x| in the bound above, rounded up. Returns zero for integers. For n
  * complex numbers pass 2n: the bound holds for either component. */
 double gr_cpu_error_factor(size_t n, gr_load load, gr_acc acc);
-
-#ifdef __cplusplus
-}
-#endif
-
-#endif

@@ -11,8 +11,7 @@
  * depend on a variable that is made opaque after the flag was lowered, and their results go into a
  * variable that is made opaque before the flag is read. Other code that is moved in between can
  * only raise the flag needlessly. */
-#ifndef GPUREDUCE_EXACT_ARITHMETIC_H
-#define GPUREDUCE_EXACT_ARITHMETIC_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -202,6 +201,4 @@ static inline void gr_raise_inexact(void) {}
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -1,6 +1,5 @@
 /* Copies elements to contiguous memory in native byte order. */
-#ifndef GPUREDUCE_GATHER_H
-#define GPUREDUCE_GATHER_H
+#pragma once
 
 #include "shared/axes.h"
 
@@ -25,5 +24,3 @@ void gr_gather(unsigned char *to, const gr_spaced *from, size_t n);
  * first element. Complex elements are copied whole. */
 void gr_gather_row(unsigned char *to, const gr_axes *axes, const unsigned char *in,
                    const unsigned char *mask, size_t first, size_t n);
-
-#endif

@@ -1,6 +1,5 @@
 /* The instruction set that CPU sums use. */
-#ifndef GPUREDUCE_INSTRUCTION_SET_H
-#define GPUREDUCE_INSTRUCTION_SET_H
+#pragma once
 
 /* From the slowest to the one that needs most of the processor. */
 typedef enum {
@@ -20,4 +19,18 @@ extern const char *const gr_instruction_set_names[GR_INSTRUCTION_SETS];
  * processor supports it. The variable is read when the library is loaded. */
 gr_instruction_set gr_instructions(void);
 
+/* Defines the function that returns the table, of this type, for the instruction set in use. */
+#ifdef __x86_64__
+#define GR_CHOOSE_TABLE(function, type, baseline, avx2, avx512, halves)                            \
+    const type *function(void)                                                                     \
+    {                                                                                              \
+        static const type *const tables[] = {&baseline, &avx2, &avx512, &halves};                  \
+        return tables[gr_instructions()];                                                          \
+    }
+#else
+#define GR_CHOOSE_TABLE(function, type, baseline, avx2, avx512, halves)                            \
+    const type *function(void)                                                                     \
+    {                                                                                              \
+        return &baseline;                                                                          \
+    }
 #endif

@@ -1,7 +1,6 @@
 /* The inner loops: one table of functions per instruction set, all compiled from the same source
  * (kernels_text.h). */
-#ifndef GPUREDUCE_CPU_KERNELS_H
-#define GPUREDUCE_CPU_KERNELS_H
+#pragma once
 
 #include "shared/axes.h"
 #include "shared/dtypes.h"
@@ -67,6 +66,4 @@ const gr_cpu_kernels *gr_cpu_best(void);
 extern const gr_cpu_kernels gr_cpu_baseline;
 #ifdef __x86_64__
 extern const gr_cpu_kernels gr_cpu_avx2, gr_cpu_avx512;
-#endif
-
 #endif

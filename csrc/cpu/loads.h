@@ -1,6 +1,5 @@
 /* Loads of 2 * WIDTH elements as doubles. The including file defines widen (vectors.h). */
-#ifndef GPUREDUCE_LOADS_H
-#define GPUREDUCE_LOADS_H
+#pragma once
 
 #include "cpu/vectors.h"
 
@@ -109,5 +108,3 @@ INLINE double one_f64(const unsigned char *address)
     memcpy(&x, address, sizeof x);
     return x;
 }
-
-#endif

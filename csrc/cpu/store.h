@@ -1,6 +1,5 @@
 /* Stores of sums in the type of the result, at any address. */
-#ifndef GPUREDUCE_STORE_H
-#define GPUREDUCE_STORE_H
+#pragma once
 
 #include "shared/dtypes.h"
 
@@ -71,5 +70,3 @@ static inline void gr_store_integer(unsigned char *to, uint64_t x, gr_load targe
     default: memcpy(to, &x, 8); return;
     }
 }
-
-#endif

@@ -4,8 +4,7 @@
  * carried through it as in a binary counter. The tree is that of the next power of two, with zeros
  * for the missing leaves. So a run of 2^k leaves may be summed separately (in another thread's
  * task) and pushed as one: the tree is the same, and so are the bits. */
-#ifndef GPUREDUCE_CPU_TREE_H
-#define GPUREDUCE_CPU_TREE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -39,5 +38,3 @@ static inline gr_pair gr_tree_total(const gr_tree *tree)
         sum = *--next + sum;
     return sum;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Vector types of VECTOR_BYTES bytes. The including file defines VECTOR_BYTES. The types use GCC's
  * vector extension, so that one source serves every instruction set. */
-#ifndef GPUREDUCE_VECTORS_H
-#define GPUREDUCE_VECTORS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -25,5 +24,3 @@ enum { SECOND_LEVEL = 2 };
  * elements. */
 typedef void load_pair(const unsigned char *in, doubles pair[2]);
 typedef enum { IN_ORDER, PAIRED } lane_order;
-
-#endif

@@ -259,18 +259,8 @@ static void add_pieces(const gr_axis_job *job, const gr_axis_run *row, void *par
     store_accumulators(job, sums[0], row->out);
 }
 
-const gr_proven_kernels *gr_proven_best(void)
-{
-    static const gr_proven_kernels *const tables[GR_INSTRUCTION_SETS] = {
-        [GR_BASELINE] = &gr_proven_baseline,
-#ifdef __x86_64__
-        [GR_AVX2] = &gr_proven_avx2,
-        [GR_AVX512] = &gr_proven_avx512,
-        [GR_AVX512_HALVES] = &gr_proven_avx512,
-#endif
-    };
-    return tables[gr_instructions()];
-}
+GR_CHOOSE_TABLE(gr_proven_best, gr_proven_kernels, gr_proven_baseline, gr_proven_avx2,
+                gr_proven_avx512, gr_proven_avx512)
 
 /* --- terms ----------------------------------------------------------------------------------- */
 

@@ -10,10 +10,6 @@
 
 #include "shared/axes.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Adds up floats and stores the sums, rounded to the float type `target`. The initial number is
  * added before that. No size may be 0. Changes `axes`. Returns false if there is too little memory.
  */
@@ -31,9 +27,5 @@ const gr_axes *gr_factors_of(const gr_axes *axes, gr_axes *room);
 /* Adds up terms, and stores unrounded sums: each number `part_step` bytes after the one before.
  * Elements have one component. `room` is overwritten; it may be NULL if there are no products. */
 bool gr_exact_unrounded_axes(gr_axes *axes, gr_axes *room, int threads);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif

@@ -4,6 +4,7 @@
 #include "shared/sizes.h"
 
 #include "cpu/floating_point_mode.h"
+#include "cpu/instruction_set.h"
 
 enum {
     FIRST = 512,        /* elements inspected for their size before any is added */
@@ -40,6 +41,9 @@ typedef struct {
     gr_bin_sums *kept; /* sums of bins, not yet added to `sums` */
     gr_scatter scatter;
 } worker;
+
+GR_CHOOSE_TABLE(gr_extract_best, gr_extract_kernels, gr_extract_baseline, gr_extract_avx2,
+                gr_extract_avx512, gr_extract_avx512_halves)
 
 static void add_elements(worker *work, const unsigned char *in, size_t n)
 {

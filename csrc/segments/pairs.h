@@ -1,6 +1,5 @@
 /* Numbers as pairs: split into 128-bit integers, one function per instruction set. */
-#ifndef GPUREDUCE_SEGMENT_PAIRS_H
-#define GPUREDUCE_SEGMENT_PAIRS_H
+#pragma once
 
 #include "segments/segment_job.h"
 
@@ -54,5 +53,3 @@ static inline void gr_split_one(uint64_t bits, size_t i, gr_pair_window window, 
     to->outlier[to->outliers] = (uint16_t)i;
     to->outliers += !fits && bits << 1 != 0;
 }
-
-#endif

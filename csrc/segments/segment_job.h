@@ -1,6 +1,5 @@
 /* What the files of this folder share: the job, and blocks of elements. */
-#ifndef GPUREDUCE_SEGMENT_JOB_H
-#define GPUREDUCE_SEGMENT_JOB_H
+#pragma once
 
 #include "exact/exact.h"
 #include "segments/segments.h"
@@ -175,5 +174,3 @@ static inline int gr_part_of_cell(const gr_host_segments *job, size_t cell)
 {
     return (int)(cell & (size_t)(job->request->values.parts - 1));
 }
-
-#endif

@@ -3,17 +3,12 @@
  * Sums of floats are correctly rounded: each segment's real-number sum, rounded once. Integers are
  * added modulo 2^64. So the sums depend on neither the order of the elements nor the number of
  * threads. */
-#ifndef GPUREDUCE_SEGMENTS_H
-#define GPUREDUCE_SEGMENTS_H
+#pragma once
 
 #include "exact/axis_exact.h"
 #include "shared/dtypes.h"
 
 #include <stdbool.h>
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* The elements: rows of columns. Row i goes to segment id[i], column by column. */
 typedef struct {
@@ -68,9 +63,3 @@ typedef enum {
  * id. After an interruption (threads/interrupts.h) the sums are invalid. */
 gr_segments_status gr_sum_segments_on_host(const gr_segments *request, int threads,
                                            size_t *bad_row);
-
-#ifdef __cplusplus
-}
-#endif
-
-#endif

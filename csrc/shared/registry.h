@@ -7,42 +7,47 @@ extern "C" {
 #endif
 
 /* The properties of a strategy that the engine needs to launch it. */
+#define GR_TRAITS(X)                                                                               \
+    X(ONE, 0) /* one element per thread: the grid covers the input. This one and the next are the  \
+                 digits of a binary number: ONE | TWO are three */                                 \
+    X(TWO, 1)                                                                                      \
+    X(FOUR, 26)                                                                                    \
+    X(EIGHT, 27)                                                                                   \
+    X(SIXTEEN, 28)                                                                                 \
+    X(THIRTY_TWO, 29)                                                                              \
+    X(MANY, 2)           /* a grid-stride loop: the grid fills the device */                       \
+    X(PARTIALS, 3)       /* leaves a sum per block (or cluster) in out[] */                        \
+    X(FINISHES, 4)       /* leaves the sum in out[0]; with PARTIALS, beside block sums */          \
+    X(ZEROED, 5)         /* needs out[0] to be zero at the start */                                \
+    X(SHARED_THREADS, 6) /* shared memory: an accumulator per thread */                            \
+    X(SHARED_TWICE, 30)  /* with SHARED_THREADS: two accumulators per thread */                    \
+    X(SHARED_WARPS, 7) /* shared memory: an accumulator per warp; with CLUSTER and ALONE, followed \
+                          by one per block */                                                      \
+    X(WORK_ELEMENTS, 8)   /* fourth argument: an accumulator per thread of the grid */             \
+    X(WORK_BLOCKS, 9)     /* fourth argument: an accumulator per block */                          \
+    X(WORK_LIBRARY, 10)   /* scratch memory; the library defines its size */                       \
+    X(TICKET, 11)         /* fifth argument: a counter, zero between launches */                   \
+    X(COOPERATIVE, 12)    /* cooperative launch: the whole grid is resident */                     \
+    X(CLUSTER, 13)        /* launched in clusters of GR_CLUSTER_BLOCKS */                          \
+    X(BLOCK_TEMPLATE, 14) /* compiled once per power-of-two block size */                          \
+    X(UNORDERED, 15)      /* floats add up in an order that changes from run to run */             \
+    X(ALONE, 16)          /* a single block or cluster sums the whole input */                     \
+    X(RING, 17)           /* shared memory: GR_RING_BYTES for bulk copies */                       \
+    X(ANY_ELEMENTS, 18)   /* also compiled for GR_LOAD_any */                                      \
+    X(OVERLAPS, 19)       /* begins with wait_for_earlier_kernels() */                             \
+    X(DIGITS, 20)         /* leaves an exact sum's digits in out[] (exact/device_layout.h); fourth \
+                             argument: GR_EXACT_WORDS words, zero between launches */              \
+    X(MARKED_BLOCKS, 21)  /* fourth argument: a marked accumulator per block (device.h), twice as  \
+                             large as a plain one, zero between launches */                        \
+    X(ROWS, 22)           /* sums along an axis whose elements are neighbours in memory */         \
+    X(ADDS_SHARES, 24)    /* also compiled for sums that prove their rounding as elements */       \
+    X(COLUMNS, 23)        /* sums along an axis, where neighbouring sums are of neighbours */      \
+    X(SHARED_KEYS, 25)    /* shared memory: an accumulator per key */
+
 typedef enum {
-    ONE = 1 << 0, /* one element per thread: the grid covers the input. This one and the
-                     next are the digits of a binary number: ONE | TWO are three */
-    TWO = 1 << 1,
-    FOUR = 1 << 26,
-    EIGHT = 1 << 27,
-    SIXTEEN = 1 << 28,
-    THIRTY_TWO = 1 << 29,
-    MANY = 1 << 2,            /* a grid-stride loop: the grid fills the device */
-    PARTIALS = 1 << 3,        /* leaves a sum per block (or cluster) in out[] */
-    FINISHES = 1 << 4,        /* leaves the sum in out[0]; with PARTIALS, beside block sums */
-    ZEROED = 1 << 5,          /* needs out[0] to be zero at the start */
-    SHARED_THREADS = 1 << 6,  /* shared memory: an accumulator per thread */
-    SHARED_TWICE = 1 << 30,   /* with SHARED_THREADS: two accumulators per thread */
-    SHARED_WARPS = 1 << 7,    /* shared memory: an accumulator per warp; with CLUSTER and ALONE,
-                                 followed by one per block */
-    WORK_ELEMENTS = 1 << 8,   /* fourth argument: an accumulator per thread of the grid */
-    WORK_BLOCKS = 1 << 9,     /* fourth argument: an accumulator per block */
-    WORK_LIBRARY = 1 << 10,   /* scratch memory; the library defines its size */
-    TICKET = 1 << 11,         /* fifth argument: a counter, zero between launches */
-    COOPERATIVE = 1 << 12,    /* cooperative launch: the whole grid is resident */
-    CLUSTER = 1 << 13,        /* launched in clusters of GR_CLUSTER_BLOCKS */
-    BLOCK_TEMPLATE = 1 << 14, /* compiled once per power-of-two block size */
-    UNORDERED = 1 << 15,      /* floats add up in an order that changes from run to run */
-    ALONE = 1 << 16,          /* a single block or cluster sums the whole input */
-    RING = 1 << 17,           /* shared memory: GR_RING_BYTES for bulk copies */
-    ANY_ELEMENTS = 1 << 18,   /* also compiled for GR_LOAD_any */
-    OVERLAPS = 1 << 19,       /* begins with wait_for_earlier_kernels() */
-    DIGITS = 1 << 20,         /* leaves an exact sum's digits in out[] (exact/device_layout.h);
-                                 fourth argument: GR_EXACT_WORDS words, zero between launches */
-    MARKED_BLOCKS = 1 << 21,  /* fourth argument: a marked accumulator per block (device.h), twice
-                                 as large as a plain one, zero between launches */
-    ROWS = 1 << 22,           /* sums along an axis whose elements are neighbours in memory */
-    ADDS_SHARES = 1 << 24,    /* also compiled for sums that prove their rounding as elements */
-    COLUMNS = 1 << 23,        /* sums along an axis, where neighbouring sums are of neighbours */
-    SHARED_KEYS = 1 << 25     /* shared memory: an accumulator per key */
+#define X(name, bit) name = 1 << bit,
+    GR_TRAITS(X)
+#undef X
 } gr_trait;
 
 /* Six tiles of 32 KiB and a barrier for each: see kernels/bulk_copy.cu. */

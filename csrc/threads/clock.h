@@ -1,6 +1,5 @@
 /* A monotonic clock, for measurements. */
-#ifndef GR_CLOCK_H
-#define GR_CLOCK_H
+#pragma once
 
 #include <time.h>
 
@@ -16,5 +15,3 @@ static inline double gr_now_ms(void)
 {
     return (double)gr_now_ns() / 1e6;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Limits that containers set: those of Linux control groups, version 2. */
-#ifndef GPUREDUCE_CONTROL_GROUP_H
-#define GPUREDUCE_CONTROL_GROUP_H
+#pragma once
 
 #include <stdint.h>
 
@@ -25,6 +24,4 @@ uint64_t gr_memory_quota(const gr_control_group *group);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -4,8 +4,7 @@
  * before      runs in the parent before the fork: takes the locks that the child will need
  * in_parent   runs in the parent after the fork: releases them
  * in_child    runs in the child, where the other threads are gone: releases them */
-#ifndef GPUREDUCE_FORKS_H
-#define GPUREDUCE_FORKS_H
+#pragma once
 
 #include <pthread.h>
 
@@ -14,5 +13,3 @@
     {                                                                                              \
         pthread_atfork(before, in_parent, in_child);                                               \
     }
-
-#endif

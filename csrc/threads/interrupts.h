@@ -1,6 +1,5 @@
 /* Interrupts long calls. */
-#ifndef GPUREDUCE_INTERRUPTS_H
-#define GPUREDUCE_INTERRUPTS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -44,6 +43,4 @@ bool gr_ask_for_interrupts(void);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

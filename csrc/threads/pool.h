@@ -1,6 +1,5 @@
 /* A small pool of threads that runs independent tasks. */
-#ifndef GPUREDUCE_POOL_H
-#define GPUREDUCE_POOL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,6 +31,4 @@ void gr_parallel_beside(int number, int threads, size_t tasks,
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -1,6 +1,5 @@
 /* Properties of the machine's processors, and the default number of threads. */
-#ifndef GPUREDUCE_PROCESSORS_H
-#define GPUREDUCE_PROCESSORS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -34,6 +33,4 @@ void gr_leave_this_processor(void);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

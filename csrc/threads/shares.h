@@ -2,8 +2,7 @@
  * with the share of its own number and then helps with other shares. So in the next region with the
  * same numbers of tasks and threads, the same processor runs the same tasks, whose data may still
  * be in its cache. */
-#ifndef GPUREDUCE_SHARES_H
-#define GPUREDUCE_SHARES_H
+#pragma once
 
 #include <stdalign.h>
 #include <stdatomic.h>
@@ -49,5 +48,3 @@ static inline uint32_t gr_count_in(uint64_t numbered)
  * owner may be about to begin its last task, and has the data in its cache. After an interruption
  * (interrupts.h), drops the tasks that have not been begun. */
 void gr_draw_tasks(const gr_region *region, gr_share *shares, int number);
-
-#endif

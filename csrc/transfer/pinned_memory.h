@@ -1,6 +1,5 @@
 /* Pinned and pageable host memory. */
-#ifndef GPUREDUCE_PINNED_H
-#define GPUREDUCE_PINNED_H
+#pragma once
 
 #include "backend/status.h"
 
@@ -19,5 +18,3 @@ void gr_write_piece(char *pinned, const char *from, size_t bytes);
 /* Whether an array of at least one byte is pageable, judged by its first and its last byte. The
  * driver has to copy pageable memory before a device can read it. */
 bool gr_is_pageable(const void *host, size_t bytes);
-
-#endif

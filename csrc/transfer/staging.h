@@ -1,6 +1,5 @@
 /* Copies arrays from host memory to a device. */
-#ifndef GPUREDUCE_STAGING_H
-#define GPUREDUCE_STAGING_H
+#pragma once
 
 #include "backend/status.h"
 
@@ -11,5 +10,3 @@ gr_status gr_copy_to_device(int device, void *to, const void *host, size_t bytes
 
 /* Frees the pinned memory that is kept for the next copy. */
 void gr_release_staging(void);
-
-#endif

@@ -42,6 +42,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "devices": {"nargs": "*", "metavar": "DEVICE", "help":
         "measure sums over 1, 2, ... of these devices, or of all GPUs; --sizes are per device"},
     "csv": {**_FLAG, "help": "print CSV"},
+    "force": output_files.FORCE,
     "output": {"metavar": "FILE", "help":
         "also write the record: .json, or .csv for the rows alone; or the page: .html"},
     "axis": {**_FLAG, "help":
@@ -54,14 +55,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "cub": {"metavar": "LIBRARY", "help":
         "with --segments on a card: a build of tools/cub_segments.cu, for CUB and limits"},
 }  # fmt: skip
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options to a parser."""
-    for name, how in OPTIONS.items():
-        if name == "output":
-            output_files.add_force(parser)
-        parser.add_argument(f"--{name}", **how)
 
 
 def names_nothing(arguments: argparse.Namespace, measure: list[str] | None = None) -> bool:

@@ -328,21 +328,16 @@ def _as_table(choices: Sequence[Choice]) -> str:
     return table(head, rows, right=(1, 3))
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of ``gpureduce tune``."""
-    parser.add_argument("--device", help="cuda, cuda:1 or emulator")
-    parser.add_argument("--show", action="store_true", help="only show the table in use")
-    parser.add_argument("--output", metavar="FILE.json", help="write the table here")
-    output_files.add_force(parser)
-    parser.add_argument(
-        "--sizes",
-        nargs="+",
-        type=size,
-        metavar="BYTES",
-        default=SIZES,
-        help="bytes of the inputs to try",
-    )
-    parser.add_argument("--repeats", type=int, default=31, help="runs of each (default: 31)")
+# The options of ``gpureduce tune``.
+OPTIONS: dict[str, dict[str, Any]] = {
+    "--device": {"help": "cuda, cuda:1 or emulator"},
+    "--show": {"action": "store_true", "help": "only show the table in use"},
+    "--output": {"metavar": "FILE.json", "help": "write the table here"},
+    "--force": output_files.FORCE,
+    "--sizes": {"nargs": "+", "type": size, "metavar": "BYTES", "default": SIZES,
+                "help": "bytes of the inputs to try"},
+    "--repeats": {"type": int, "default": 31, "help": "runs of each (default: 31)"},
+}  # fmt: skip
 
 
 def command(arguments: argparse.Namespace) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from gpureduce.core.checks import nearest, no_such, shown
 from gpureduce.text import visible
+
+# Adds a command: its name, its function, what it does, and its options as argparse takes them.
+Command = Callable[..., None]
 
 
 class Parser(argparse.ArgumentParser):

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import argparse
 import secrets
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from gpureduce.classroom import assignments, bundles
+from gpureduce.cli.arguments import Command
 from gpureduce.core import output_files
 from gpureduce.core.checks import whole
 from gpureduce.text import show_json, table
-
-Command = Callable[[str, Callable[[argparse.Namespace], None], str], Any]
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -56,20 +53,16 @@ def _exported(arguments: argparse.Namespace) -> tuple[Path, bundles.Files, str]:
 
 def register(command: Command) -> None:
     """Add the command."""
-    added = command("assignment", _run, "list, begin, check or export an assignment for a class")
     deeds = ("list", "new", "check", "export")
-    added.add_argument("deed", metavar="|".join(deeds), choices=deeds)
-    added.add_argument("name", metavar="NAME", nargs="?", help="its name, or its folder")
-    added.add_argument(
-        "--for", dest="system", choices=[*bundles.SYSTEMS], help="export: the grading system"
-    )
-    added.add_argument(
-        "--out", metavar="FOLDER", help="new, export: the folder, which must be new or empty"
-    )
-    added.add_argument(
-        "--seed", type=int, help="export: the seed by which it grades (default: a random one)"
-    )
-    added.add_argument(
-        "--like", metavar="NAME", default="first_tree",
-        help="new: the assignment to begin with (default: first_tree)",
-    )  # fmt: skip
+    command("assignment", _run, "list, begin, check or export an assignment for a class", {
+        "deed": {"metavar": "|".join(deeds), "choices": deeds},
+        "name": {"metavar": "NAME", "nargs": "?", "help": "its name, or its folder"},
+        "--for": {"dest": "system", "choices": [*bundles.SYSTEMS], "help":
+            "export: the grading system"},
+        "--out": {"metavar": "FOLDER", "help":
+            "new, export: the folder, which must be new or empty"},
+        "--seed": {"type": int, "help":
+            "export: the seed by which it grades (default: a random one)"},
+        "--like": {"metavar": "NAME", "default": "first_tree", "help":
+            "new: the assignment to begin with (default: first_tree)"},
+    })  # fmt: skip

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+from gpureduce.cli.arguments import Command
 from gpureduce.cli.kernel_files import file_and_name, target
 from gpureduce.core import json_files, output_files, text_files
 from gpureduce.kernels import conditions, programs, replaying, signature
@@ -16,8 +15,6 @@ from gpureduce.kernels.kernel import Kernel, kernel
 from gpureduce.kernels.options import OPTIONS
 from gpureduce.kernels.source_text import KernelError, NotASum
 from gpureduce.kernels.verdict import page
-
-Command = Callable[[str, Callable[[argparse.Namespace], None], str], Any]
 
 
 def _kernels(arguments: argparse.Namespace) -> tuple[list[Kernel], bool]:
@@ -71,34 +68,26 @@ def _run(arguments: argparse.Namespace) -> None:
 
 def register(command: Command) -> None:
     """Add the command."""
-    added = command("check", _run, "check a kernel of yours: exit status 1 if something is wrong")
-    added.add_argument("file", metavar="FILE.cu", help="FILE.cu:NAME is one of several kernels")
-    added.add_argument("--name", help="the kernel's name, if not all of the file are to be checked")
-    added.add_argument(
-        "--dtype", nargs="+", metavar="DTYPE",
-        help="the elements' dtypes (default: int32 and float32, or the kernel's own)",
-    )  # fmt: skip
-    added.add_argument(
-        "--device", help="the card to try it on, as cuda:1 (default: the first); emulator: none"
-    )
-    for option, values in OPTIONS.items():
-        added.add_argument(f"--{option}", choices=values, help="as in gpureduce.kernel")
-    added.add_argument(
-        "--blocks", help="where it is to be right: 64,128,256 or powers_of_two, at_least_64, "
-        "at_most_256",
-    )  # fmt: skip
-    added.add_argument("--sizes", help="where it is to be right: full_blocks, or 1000,4096")
-    added.add_argument(
-        "--assume", default="", metavar="CONDITION",
-        help="the exit status is 0 for a kernel that is right under this condition, as in "
-        "'powers_of_two full_blocks lockstep'",
-    )  # fmt: skip
-    added.add_argument("--all", action="store_true", help="also races that a condition allows")
-    added.add_argument("--seed", type=int, default=0, help="draws some of the sizes (default: 0)")
-    added.add_argument("--no-hint", action="store_true", help="do not tell what to try next")
-    added.add_argument(
-        "--replay", metavar="FILE.html",
-        help="also write a page that plays the smallest failure, and opens at the step to look at",
-    )  # fmt: skip
-    added.add_argument("--html", metavar="FILE.html", help="also write the verdict as a page")
-    output_files.add_force(added)
+    command("check", _run, "check a kernel of yours: exit status 1 if something is wrong", {
+        "file": {"metavar": "FILE.cu", "help": "FILE.cu:NAME is one of several kernels"},
+        "--name": {"help": "the kernel's name, if not all of the file are to be checked"},
+        "--dtype": {"nargs": "+", "metavar": "DTYPE", "help":
+            "the elements' dtypes (default: int32 and float32, or the kernel's own)"},
+        "--device": {"help":
+            "the card to try it on, as cuda:1 (default: the first); emulator: none"},
+        **{f"--{option}": {"choices": values, "help": "as in gpureduce.kernel"}
+           for option, values in OPTIONS.items()},
+        "--blocks": {"help":
+            "where it is to be right: 64,128,256 or powers_of_two, at_least_64, at_most_256"},
+        "--sizes": {"help": "where it is to be right: full_blocks, or 1000,4096"},
+        "--assume": {"default": "", "metavar": "CONDITION", "help":
+            "the exit status is 0 for a kernel that is right under this condition, as in "
+            "'powers_of_two full_blocks lockstep'"},
+        "--all": {"action": "store_true", "help": "also races that a condition allows"},
+        "--seed": {"type": int, "default": 0, "help": "draws some of the sizes (default: 0)"},
+        "--no-hint": {"action": "store_true", "help": "do not tell what to try next"},
+        "--replay": {"metavar": "FILE.html", "help":
+            "also write a page that plays the smallest failure, and opens at the step to look at"},
+        "--html": {"metavar": "FILE.html", "help": "also write the verdict as a page"},
+        "--force": output_files.FORCE,
+    })  # fmt: skip

@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from gpureduce.bench.command import size
 from gpureduce.cli import kernel_files
+from gpureduce.cli.arguments import Command
 from gpureduce.cli.kernel_files import NAME_OR_FILE, strategy_or_kernel
 from gpureduce.core import json_files, output_files
 from gpureduce.emulator import explain_text
@@ -20,63 +19,38 @@ from gpureduce.text import counted, show_json
 
 _WIDEST = 120  # longer lines are hard to read
 
-Command = Callable[[str, Callable[[argparse.Namespace], None], str], Any]
-
 
 def register(command: Command) -> None:
     """Add the two commands."""
-    explaining = command("explain", _explain, "count what a kernel does, and why, without a GPU")
-    explaining.add_argument("strategy", metavar="STRATEGY", help=NAME_OR_FILE)
-    explaining.add_argument("other", metavar="OTHER", nargs="?", help="compare the two")
-    explaining.add_argument("--n", type=size, help="elements (default: 2^20)")
-    explaining.add_argument(
-        "--dtype", help="the dtype to add up in (default: int32, or what the kernel takes)"
-    )
-    explaining.add_argument("--input-dtype", metavar="DTYPE", help="of the elements, if another")
-    explaining.add_argument(
-        "--block", type=int, default=256, help="threads per block (default: 256)"
-    )
-    explaining.add_argument("--grid", type=int, help="blocks")
-    explaining.add_argument(
-        "--shape", type=_shape, metavar="ROWSxCOLUMNS",
-        help="for kernels of sums along an axis (default: 4096x64)",
-    )  # fmt: skip
-    explaining.add_argument("--svg", metavar="FILE.svg", help="draw it to a file")
-    output_files.add_force(explaining)
+    command("explain", _explain, "count what a kernel does, and why, without a GPU", {
+        "strategy": {"metavar": "STRATEGY", "help": NAME_OR_FILE},
+        "other": {"metavar": "OTHER", "nargs": "?", "help": "compare the two"},
+        "--n": {"type": size, "help": "elements (default: 2^20)"},
+        "--dtype": {"help": "the dtype to add up in (default: int32, or what the kernel takes)"},
+        "--input-dtype": {"metavar": "DTYPE", "help": "of the elements, if another"},
+        "--block": {"type": int, "default": 256, "help": "threads per block (default: 256)"},
+        "--grid": {"type": int, "help": "blocks"},
+        "--shape": {"type": _shape, "metavar": "ROWSxCOLUMNS", "help":
+            "for kernels of sums along an axis (default: 4096x64)"},
+        "--svg": {"metavar": "FILE.svg", "help": "draw it to a file"},
+        "--force": output_files.FORCE,
+    })  # fmt: skip
 
-    verifying = command(
-        "verify-counters",
-        _verify,
-        "compare the counts with those of a card, by Nsight Compute (ncu); status 1 if they differ",
-    )
-    verifying.add_argument(
-        "--strategies", nargs="+", metavar="NAME",
-        help="names, or files of kernels of yours (default: all kernels)",
-    )  # fmt: skip
-    verifying.add_argument(
-        "--sizes",
-        nargs="+",
-        type=size,
-        metavar="N",
-        default=list(verify_counters.SIZES),
-        help="numbers of elements",
-    )
-    verifying.add_argument(
-        "--blocks",
-        nargs="+",
-        type=int,
-        metavar="THREADS",
-        default=list(verify_counters.BLOCKS),
-        help="threads per block",
-    )
-    verifying.add_argument("--dtype", default="int32", help="of the elements (default: int32)")
-    verifying.add_argument(
-        "--record", metavar="FILE.json", help="write the table as JSON, as it grows"
-    )
-    output_files.add_force(verifying)
-    verifying.add_argument(
-        "--again", metavar="FILE.json", help="judge what a record holds again, without a card"
-    )
+    command("verify-counters", _verify,
+        "compare the counts with those of a card, by Nsight Compute (ncu); status 1 if they "
+        "differ", {
+        "--strategies": {"nargs": "+", "metavar": "NAME", "help":
+            "names, or files of kernels of yours (default: all kernels)"},
+        "--sizes": {"nargs": "+", "type": size, "metavar": "N",
+            "default": list(verify_counters.SIZES), "help": "numbers of elements"},
+        "--blocks": {"nargs": "+", "type": int, "metavar": "THREADS",
+            "default": list(verify_counters.BLOCKS), "help": "threads per block"},
+        "--dtype": {"default": "int32", "help": "of the elements (default: int32)"},
+        "--record": {"metavar": "FILE.json", "help": "write the table as JSON, as it grows"},
+        "--force": output_files.FORCE,
+        "--again": {"metavar": "FILE.json", "help":
+            "judge what a record holds again, without a card"},
+    })  # fmt: skip
 
 
 def _shape(text: str) -> tuple[int, int]:

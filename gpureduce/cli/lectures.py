@@ -6,11 +6,10 @@ The first runs an experiment, prints its table and writes the record down. The s
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from gpureduce.bench.command import REPEATS
+from gpureduce.cli.arguments import Command
 from gpureduce.core import devices, output_files
 from gpureduce.emulator import picture
 from gpureduce.lectures import frames
@@ -78,14 +77,12 @@ def _write_frames(arguments: argparse.Namespace) -> None:
         print(f"{counted(len(made), 'picture')} in {folder}; {index} shows them")
 
 
-def register(command: Callable[[str, Callable[[argparse.Namespace], None], str], Any]) -> None:
+def register(command: Command) -> None:
     """Add the command."""
-    added = command("lecture", _write_frames, "write the slides of a lecture on the ladder")
-    added.add_argument("deed", metavar="frames", choices=["frames"])
-    added.add_argument(
-        "--out", metavar="FOLDER", required=True, help="the folder, which must be new or empty"
-    )
-    added.add_argument(
-        "--format", choices=frames.FORMATS, default="svg",
-        help="png and pdf need matplotlib (default: svg)",
-    )  # fmt: skip
+    command("lecture", _write_frames, "write the slides of a lecture on the ladder", {
+        "deed": {"metavar": "frames", "choices": ["frames"]},
+        "--out": {"metavar": "FOLDER", "required": True, "help":
+            "the folder, which must be new or empty"},
+        "--format": {"choices": frames.FORMATS, "default": "svg", "help":
+            "png and pdf need matplotlib (default: svg)"},
+    })  # fmt: skip

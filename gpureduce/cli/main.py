@@ -8,7 +8,8 @@ import io
 import os
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -235,50 +236,6 @@ def _command_include(arguments: argparse.Namespace) -> None:
         print(path)
 
 
-def _sum_arguments(adding: argparse.ArgumentParser) -> None:
-    adding.add_argument("file", metavar="FILE.npy")
-    adding.add_argument(
-        "--strategy",
-        nargs="+",
-        default=["auto"],
-        metavar="NAME",
-        help="one or more of: "
-        + ", ".join(s.name for s in gpureduce.strategies() if s.kind != "keys"),
-    )
-    adding.add_argument("--dtype", help="the dtype to add up in and return, as in numpy.sum")
-    adding.add_argument("--block", type=int, help="threads per block: 32, 64, ... 1024")
-    adding.add_argument("--grid", type=int, help="blocks")
-    adding.add_argument(
-        "--finish", choices=registry.FINISHES, help="how block sums become one number"
-    )
-    adding.add_argument("--device", help="cuda, cuda:1, emulator, cpu, or cuda:* for all GPUs")
-    adding.add_argument(
-        "--allow-broken", action="store_true", help="run kernels that are wrong on purpose"
-    )
-    adding.add_argument(
-        "--axis", type=_axis, metavar="AXIS", help="the axis to add up along, or several: 0 or 0,2"
-    )
-    adding.add_argument(
-        "--keepdims", action="store_true", help="keep the reduced axes, with size 1"
-    )
-    npy_files.add_output(adding)
-
-
-def _bench_arguments(benching: argparse.ArgumentParser) -> None:
-    options.add_arguments(benching)
-    benching.add_argument(
-        "--lecture",
-        metavar="NAME",
-        help="run a lecture's experiment instead and print its figures beside ours; one of: "
-        + ", ".join((*experiments.EXPERIMENTS, "all")),
-    )
-    benching.add_argument(
-        "--record",
-        metavar="FILE.json",
-        help="with --lecture: write the JSON that the notebooks read, to a file or into a folder",
-    )
-
-
 def _parser() -> Parser:
     parser = Parser(
         prog="gpureduce", description="Parallel reduction, rung by rung.",
@@ -288,24 +245,44 @@ def _parser() -> Parser:
     commands = parser.add_subparsers(metavar="COMMAND", dest="verb")
     parser.verbs = commands.choices
 
-    def command(name: str, run: Callable[[argparse.Namespace], None], text: str) -> Any:
+    def command(
+        name: str, run: Callable[[argparse.Namespace], None], text: str,
+        options: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+    ) -> None:  # fmt: skip
         added = commands.add_parser(name, help=text, description=text)
         added.add_argument("--json", action="store_true", help="print JSON; nan and inf as strings")
         added.set_defaults(run=run, inputs=())
-        return added
+        for words, how in options.items():
+            added.add_argument(*words.split(), **how)
 
-    _sum_arguments(command("sum", _command_sum, "add up the elements of a .npy file"))
+    command("sum", _command_sum, "add up the elements of a .npy file", {
+        "file": {"metavar": "FILE.npy"},
+        "--strategy": {"nargs": "+", "default": ["auto"], "metavar": "NAME", "help": "one or more "
+            "of: " + ", ".join(s.name for s in gpureduce.strategies() if s.kind != "keys")},
+        "--dtype": {"help": "the dtype to add up in and return, as in numpy.sum"},
+        "--block": {"type": int, "help": "threads per block: 32, 64, ... 1024"},
+        "--grid": {"type": int, "help": "blocks"},
+        "--finish": {"choices": registry.FINISHES, "help": "how block sums become one number"},
+        "--device": {"help": "cuda, cuda:1, emulator, cpu, or cuda:* for all GPUs"},
+        "--allow-broken": {"action": "store_true", "help":
+            "run kernels that are wrong on purpose"},
+        "--axis": {"type": _axis, "metavar": "AXIS", "help":
+            "the axis to add up along, or several: 0 or 0,2"},
+        "--keepdims": {"action": "store_true", "help": "keep the reduced axes, with size 1"},
+        **npy_files.OUTPUT,
+    })  # fmt: skip
     segments.register(command)
     stats.register(command)
 
     tour.register(command)
-    benching = command(
-        "bench",
-        _command_bench,
-        "print a summary of this machine in a minute; or time what is named, and other libraries "
-        "beside it",
-    )
-    _bench_arguments(benching)
+    command("bench", _command_bench, "print a summary of this machine in a minute; or time what "
+        "is named, and other libraries beside it", {
+        **{f"--{name}": how for name, how in options.OPTIONS.items()},
+        "--lecture": {"metavar": "NAME", "help": "run a lecture's experiment instead and print its "
+            "figures beside ours; one of: " + ", ".join((*experiments.EXPERIMENTS, "all"))},
+        "--record": {"metavar": "FILE.json", "help":
+            "with --lecture: write the JSON that the notebooks read, to a file or into a folder"},
+    })  # fmt: skip
     explain.register(command)
     races.register(command)
     replay.register(command)
@@ -313,14 +290,12 @@ def _parser() -> Parser:
     grade.register(command)
     assignment.register(command)
     lectures.register(command)
-    tuning_ = command("tune", tuning.command, "find the quickest kernels of this card for `fast`")
-    tuning.add_arguments(tuning_)
-
-    listing = command("strategies", _command_strategies, "list the strategies and their lessons")
-    listing.add_argument(
-        "--internal", action="store_true",
-        help="list the kernels that sums along an axis and by segment launch",
-    )  # fmt: skip
+    about = "find the quickest kernels of this card for `fast`"
+    command("tune", tuning.command, about, tuning.OPTIONS)
+    command("strategies", _command_strategies, "list the strategies and their lessons", {
+        "--internal": {"action": "store_true", "help":
+            "list the kernels that sums along an axis and by segment launch"},
+    })  # fmt: skip
     command("devices", _command_devices, "list the devices")
     command("info", _command_info, "tell how gpureduce was built and what it found")
     command(

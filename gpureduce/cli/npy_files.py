@@ -62,10 +62,10 @@ def load(path: str) -> Any:
     return array
 
 
-def add_output(parser: argparse.ArgumentParser) -> None:
-    """Adds the option --output."""
-    parser.add_argument("--output", metavar="FILE.npy", help="also write the sums to a file")
-    output_files.add_force(parser)
+OUTPUT: dict[str, Any] = {  # the options for a file of sums
+    "--output": {"metavar": "FILE.npy", "help": "also write the sums to a file"},
+    "--force": output_files.FORCE,
+}
 
 
 def target(arguments: argparse.Namespace, *inputs: str) -> Path | None:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from typing import Any
 
 from gpureduce.bench.command import size
 from gpureduce.cli import kernel_files
+from gpureduce.cli.arguments import Command
 from gpureduce.cli.kernel_files import NAME_OR_FILE, strategy_or_kernel
 from gpureduce.core import output_files
 from gpureduce.emulator.races import SCHEDULES, races
 from gpureduce.emulator.replay import replay
 from gpureduce.text import show_json
-
-Command = Callable[[str, Callable[[argparse.Namespace], None], str], Any]
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -39,19 +36,16 @@ def _run(arguments: argparse.Namespace) -> None:
 
 def register(command: Command) -> None:
     """Add the command."""
-    added = command("races", _run, "look for accesses to memory that race, on the emulated GPU")
-    added.add_argument("strategy", metavar="STRATEGY", help=f"{NAME_OR_FILE}; broken ones, too")
-    added.add_argument("--n", type=size, help="how many elements (default: for several blocks)")
-    added.add_argument("--dtype", help="the elements' dtype (default: int32, or the kernel's own)")
-    added.add_argument("--block", type=int, default=256, help="threads per block (default: 256)")
-    added.add_argument("--grid", type=int, help="blocks")
-    added.add_argument(
-        "--schedules", nargs="+", metavar="ORDER", default=SCHEDULES,
-        help="forward, reverse, lockstep, 'random 7' (default: all, and three random ones)",
-    )  # fmt: skip
-    added.add_argument("--svg", metavar="FILE.svg", help="also draw the first race")
-    added.add_argument(
-        "--replay", metavar="FILE.html",
-        help="also write a page that plays the first race in both orders",
-    )  # fmt: skip
-    output_files.add_force(added)
+    command("races", _run, "look for accesses to memory that race, on the emulated GPU", {
+        "strategy": {"metavar": "STRATEGY", "help": f"{NAME_OR_FILE}; broken ones, too"},
+        "--n": {"type": size, "help": "how many elements (default: for several blocks)"},
+        "--dtype": {"help": "the elements' dtype (default: int32, or the kernel's own)"},
+        "--block": {"type": int, "default": 256, "help": "threads per block (default: 256)"},
+        "--grid": {"type": int, "help": "blocks"},
+        "--schedules": {"nargs": "+", "metavar": "ORDER", "default": SCHEDULES, "help":
+            "forward, reverse, lockstep, 'random 7' (default: all, and three random ones)"},
+        "--svg": {"metavar": "FILE.svg", "help": "also draw the first race"},
+        "--replay": {"metavar": "FILE.html", "help":
+            "also write a page that plays the first race in both orders"},
+        "--force": output_files.FORCE,
+    })  # fmt: skip

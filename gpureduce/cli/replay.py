@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import argparse
 import webbrowser
-from collections.abc import Callable
-from typing import Any
 
 from gpureduce.bench.command import size
+from gpureduce.cli.arguments import Command
 from gpureduce.cli.kernel_files import NAME_OR_FILE, strategy_or_kernel, target
 from gpureduce.core import output_files
 from gpureduce.emulator.replay import replay
-
-Command = Callable[[str, Callable[[argparse.Namespace], None], str], Any]
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -38,17 +35,16 @@ def _run(arguments: argparse.Namespace) -> None:
 
 def register(command: Command) -> None:
     """Add the command."""
-    added = command("replay", _run, "show what every thread of a kernel does, step by step")
-    added.add_argument("strategy", metavar="STRATEGY", help=f"{NAME_OR_FILE}; broken ones, too")
-    added.add_argument("--beside", metavar="STRATEGY", help="another one, shown beside it")
-    added.add_argument("--n", type=size, help="how many elements (default: 256)")
-    added.add_argument("--block", type=int, help="threads per block (default: 64)")
-    added.add_argument("--grid", type=int, help="blocks")
-    added.add_argument("--dtype", help="the elements' dtype (default: int32, or the kernel's own)")
-    added.add_argument(
-        "--schedule", default="lockstep",
-        help="forward, reverse, lockstep, 'random 7' (default: lockstep)",
-    )  # fmt: skip
-    added.add_argument("-o", "--output", metavar="FILE.html", help="write a page, which plays it")
-    added.add_argument("--open", action="store_true", help="open the page in a browser")
-    output_files.add_force(added)
+    command("replay", _run, "show what every thread of a kernel does, step by step", {
+        "strategy": {"metavar": "STRATEGY", "help": f"{NAME_OR_FILE}; broken ones, too"},
+        "--beside": {"metavar": "STRATEGY", "help": "another one, shown beside it"},
+        "--n": {"type": size, "help": "how many elements (default: 256)"},
+        "--block": {"type": int, "help": "threads per block (default: 64)"},
+        "--grid": {"type": int, "help": "blocks"},
+        "--dtype": {"help": "the elements' dtype (default: int32, or the kernel's own)"},
+        "--schedule": {"default": "lockstep", "help":
+            "forward, reverse, lockstep, 'random 7' (default: lockstep)"},
+        "-o --output": {"metavar": "FILE.html", "help": "write a page, which plays it"},
+        "--open": {"action": "store_true", "help": "open the page in a browser"},
+        "--force": output_files.FORCE,
+    })  # fmt: skip

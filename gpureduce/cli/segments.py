@@ -4,32 +4,27 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Callable
-from typing import Any
 
 import gpureduce
 from gpureduce.cli import npy_files, progress
+from gpureduce.cli.arguments import Command
 from gpureduce.core.segments import STRATEGIES
 from gpureduce.text import EMULATED, number, show_json, table
-
-Command = Callable[[str, Callable[[argparse.Namespace], None], str], Any]
 
 
 def register(command: Command) -> None:
     """Add the command."""
-    adding = command("segments", _run, "add up the elements of a .npy file by segment")
-    adding.add_argument("values", metavar="VALUES.npy")
-    adding.add_argument("ids", metavar="IDS.npy")
-    adding.add_argument(
-        "--offsets", action="store_true", help="IDS.npy has the offsets of the segments, not ids"
-    )
-    adding.add_argument(
-        "--num-segments", type=int, metavar="K", help="default: the largest id plus one"
-    )
-    adding.add_argument("--strategy", choices=STRATEGIES, default="auto", help="default: auto")
-    adding.add_argument("--dtype", help="the dtype of the sums")
-    adding.add_argument("--device", help="cpu, cuda, cuda:1 or emulator (default: cpu)")
-    npy_files.add_output(adding)
+    command("segments", _run, "add up the elements of a .npy file by segment", {
+        "values": {"metavar": "VALUES.npy"},
+        "ids": {"metavar": "IDS.npy"},
+        "--offsets": {"action": "store_true", "help":
+            "IDS.npy has the offsets of the segments, not ids"},
+        "--num-segments": {"type": int, "metavar": "K", "help": "default: the largest id plus one"},
+        "--strategy": {"choices": STRATEGIES, "default": "auto", "help": "default: auto"},
+        "--dtype": {"help": "the dtype of the sums"},
+        "--device": {"help": "cpu, cuda, cuda:1 or emulator (default: cpu)"},
+        **npy_files.OUTPUT,
+    })  # fmt: skip
 
 
 def _run(arguments: argparse.Namespace) -> None:

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import argparse
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from gpureduce import exact
 from gpureduce.cli import npy_files, progress
+from gpureduce.cli.arguments import Command
 from gpureduce.core.dtypes import is_float, quietly
 from gpureduce.text import show_json, table
 
-Command = Callable[[str, Callable[[argparse.Namespace], None], str], Any]
 _MOST_ROWS = 20  # that a terminal shows
 
 
 def register(command: Command) -> None:
     """Add the command."""
-    adding = command("stats", _run, "count, extremes, sum, mean, deviation and norm of a .npy file")
-    adding.add_argument("file", metavar="FILE.npy")
-    adding.add_argument("--axis", type=int, help="statistics along this axis, not of all elements")
-    adding.add_argument("--ddof", type=float, default=0, help="of the deviation (default: 0)")
+    command("stats", _run, "count, extremes, sum, mean, deviation and norm of a .npy file", {
+        "file": {"metavar": "FILE.npy"},
+        "--axis": {"type": int, "help": "statistics along this axis, not of all elements"},
+        "--ddof": {"type": float, "default": 0, "help": "of the deviation (default: 0)"},
+    })  # fmt: skip
 
 
 def statistics(array: Any, axis: int | None, ddof: float) -> dict[str, Any]:

@@ -18,6 +18,7 @@ import gpureduce
 from gpureduce.bench.clocks import of_each
 from gpureduce.bench.command import size
 from gpureduce.bench.runner import Contender, in_turns, one_by_one
+from gpureduce.cli.arguments import Command
 from gpureduce.core import devices
 from gpureduce.core.arrays import random_numbers
 from gpureduce.core.checks import whole
@@ -49,11 +50,12 @@ _NEXT = """Next:
   to add numbers      gpureduce sum FILE.npy                          the exact sum, rounded once"""
 
 
-def register(command: Callable[..., Any]) -> None:
+def register(command: Command) -> None:
     """Add the command."""
-    added = command("tour", _run, "show why each rung is faster, and how fast this machine adds")
-    added.add_argument("--n", type=size, default=2**24, help="elements (default: 2^24)")
-    added.add_argument("--device", help="cuda, cuda:1 or emulator")
+    command("tour", _run, "show why each rung is faster, and how fast this machine adds", {
+        "--n": {"type": size, "default": 2**24, "help": "elements (default: 2^24)"},
+        "--device": {"help": "cuda, cuda:1 or emulator"},
+    })  # fmt: skip
 
 
 def _timed(n: int, device: devices.Device) -> Record:

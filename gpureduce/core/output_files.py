@@ -6,23 +6,21 @@ same kind, or with --force.
 
 from __future__ import annotations
 
-import argparse
 import errno
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from gpureduce.core import json_files, text_files
 
 _COMMENTED = (".svg", ".html")
 
 
-def add_force(parser: argparse.ArgumentParser) -> None:
-    """Adds the option --force."""
-    parser.add_argument(
-        "--force", action="store_true",
-        help="replace an existing file, also if it is no earlier output of this command",
-    )  # fmt: skip
+FORCE: dict[str, Any] = {  # the option --force
+    "action": "store_true",
+    "help": "replace an existing file, also if it is no earlier output of this command",
+}
 
 
 def checked(

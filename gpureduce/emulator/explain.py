@@ -293,16 +293,19 @@ def _explain(
         )
         counted, count = request.count(sample=sample)
         kernels.append(counted)
+    return _explanation(chosen, conversion, source, n, tuple(kernels))
+
+
+def _explanation(
+    chosen: registry.Strategy, conversion: dtypes.Conversion, source: np.dtype[Any], n: int,
+    kernels: tuple[KernelCounts, ...], **more: Any,
+) -> Explanation:  # fmt: skip
+    """The explanation of these launches."""
     return Explanation(
-        counters=kernels[0].counters,
-        details=kernels[0].details,
-        strategy=chosen.name,
-        lesson=chosen.lesson,
-        n=n,
-        dtype=conversion.result.name,
-        input_dtype=source.name,
-        kernels=tuple(kernels),
-    )
+        counters=kernels[0].counters, details=kernels[0].details, strategy=chosen.name,
+        lesson=chosen.lesson, n=n, dtype=conversion.result.name, input_dtype=source.name,
+        kernels=kernels, **more,
+    )  # fmt: skip
 
 
 def _explain_axis(
@@ -322,18 +325,8 @@ def _explain_axis(
     axis = cast(int, chosen.axis)
     launch = Launch(chosen.index, conversion.load, conversion.acc, block=block, grid=grid)
     counted = trace.count_axis((rows, columns), axis, launch)
-    return Explanation(
-        counters=counted.counters,
-        details=counted.details,
-        strategy=chosen.name,
-        lesson=chosen.lesson,
-        n=rows * columns,
-        dtype=conversion.result.name,
-        input_dtype=source.name,
-        kernels=(counted,),
-        shape=(rows, columns),
-        axis=axis,
-    )
+    how = {"shape": (rows, columns), "axis": axis}
+    return _explanation(chosen, conversion, source, rows * columns, (counted,), **how)
 
 
 def explain_keys(
@@ -363,15 +356,5 @@ def explain_keys(
     values, conversion = np.ones(len(ids), source), dtypes.convert(source, dtype)
     arguments = segments_on_device.counted_arguments(chosen, conversion, values, ids, count)
     counted, contention = trace.count_segments(*arguments)
-    return Explanation(
-        counters=counted.counters,
-        details=counted.details,
-        strategy=chosen.name,
-        lesson=chosen.lesson,
-        n=len(ids),
-        dtype=conversion.result.name,
-        input_dtype=source.name,
-        kernels=(counted,),
-        contention=contention,
-        segments=count,
-    )
+    more = {"contention": contention, "segments": count}
+    return _explanation(chosen, conversion, source, len(ids), (counted,), **more)

@@ -278,7 +278,7 @@ class FoundRaces:
         return result
 
 
-def ranges(numbers: Sequence[int]) -> str:
+def ranges(numbers: Sequence[int], to: str = "-") -> str:
     """Ascending numbers as ranges: ``0-31, 64``."""
     parts: list[list[int]] = []
     for number in numbers:
@@ -286,7 +286,7 @@ def ranges(numbers: Sequence[int]) -> str:
             parts[-1][1] = number
         else:
             parts.append([number, number])
-    shown = [str(a) if a == b else f"{a}-{b}" for a, b in parts[:6]]
+    shown = [str(a) if a == b else f"{a}{to}{b}" for a, b in parts[:6]]
     return ", ".join(shown) + (", ..." if len(parts) > 6 else "")
 
 

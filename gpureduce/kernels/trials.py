@@ -21,6 +21,7 @@ from gpureduce.core.plan import Launch
 from gpureduce.core.registry import Strategy
 from gpureduce.core.schedule import ORDERS
 from gpureduce.emulator import trace
+from gpureduce.emulator.race import ranges
 from gpureduce.errors import CudaError
 from gpureduce.kernels import faults
 from gpureduce.kernels.conditions import Domain
@@ -85,7 +86,7 @@ class Failure:
             members = [i for i, count in self.counted if count == times]
             how = {0: "left out", 2: "added twice"}.get(times, f"added {times} times")
             noun, verb = ("element", "was") if len(members) == 1 else ("elements", "were")
-            parts.append(f"{noun} {_ranges(members)} {verb} {how}")
+            parts.append(f"{noun} {ranges(members, ' to ')} {verb} {how}")
         return "; ".join(parts)
 
     @property
@@ -106,17 +107,6 @@ class Failure:
 def told(error: str) -> str:
     """The emulator's message on a failed launch, without the name of the runtime's call."""
     return error.partition("\n")[2] or error
-
-
-def _ranges(numbers: list[int]) -> str:
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    shown = [str(a) if a == b else f"{a} to {b}" for a, b in runs[:6]]
-    return ", ".join(shown) + (", ..." if len(runs) > 6 else "")
 
 
 @dataclass(frozen=True)

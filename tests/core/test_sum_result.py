@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 import gpureduce
 from gpureduce import SumResult
@@ -274,6 +275,7 @@ def test_the_stub_has_the_methods_of_the_type():
     stub = ast.parse((Path(gpureduce.__file__).parent / "_host.pyi").read_text())
     (body,) = (one.body for one in stub.body if getattr(one, "name", "") == "SumResult")
     stated = {one.name for one in body if isinstance(one, ast.FunctionDef)} - {"__getattr__"}
+    stated |= {*vars(NDArrayOperatorsMixin)} & {*dir(SumResult)}
     own = {
         name for name in dir(SumResult) if getattr(object, name, 0) is not getattr(SumResult, name)
     }

@@ -1,6 +1,5 @@
 /* The structs of DLPack's specification 1.x. */
-#ifndef GPUREDUCE_DLPACK_H
-#define GPUREDUCE_DLPACK_H
+#pragma once
 
 #include <stdint.h>
 
@@ -41,5 +40,3 @@ typedef struct dl_versioned {
 } dl_versioned;
 
 enum { DL_CUDA = 2, DL_CUDA_MANAGED = 13 };
-
-#endif

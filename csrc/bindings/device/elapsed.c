@@ -55,11 +55,8 @@ static PyObject *elapsed_read(PyObject *object, PyObject *Py_UNUSED(none))
 static void elapsed_dealloc(PyObject *object)
 {
     elapsed_object *self = (elapsed_object *)object;
-    PyTypeObject *type = Py_TYPE(object);
     gr_drop_times(self->times, !self->failed);
-    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
-    release(object);
-    Py_DECREF(type);
+    gr_free_object(object);
 }
 
 static PyMethodDef methods[] = {
@@ -75,12 +72,7 @@ static PyType_Slot slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec spec = {
-    .name = "gpureduce.Elapsed",
-    .basicsize = sizeof(elapsed_object),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .slots = slots,
-};
+GR_TYPE_SPEC("Elapsed", elapsed_object)
 
 int gr_make_elapsed_type(PyObject *module)
 {

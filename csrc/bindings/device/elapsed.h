@@ -1,6 +1,5 @@
 /* The type Elapsed: the kernel time of a sum on a card, read at the first access. */
-#ifndef GPUREDUCE_BINDINGS_ELAPSED_H
-#define GPUREDUCE_BINDINGS_ELAPSED_H
+#pragma once
 
 #include "bindings/python.h"
 
@@ -11,5 +10,3 @@ int gr_make_elapsed_type(PyObject *module);
 
 /* Returns an Elapsed, or NULL with an exception set. Takes over `times` in either case. */
 PyObject *gr_elapsed_of(gr_times *times);
-
-#endif

@@ -1,6 +1,5 @@
 /* The functions of a device's module, for its table in module.c. */
-#ifndef GPUREDUCE_BINDINGS_DEVICE_FUNCTIONS_H
-#define GPUREDUCE_BINDINGS_DEVICE_FUNCTIONS_H
+#pragma once
 
 #include "bindings/python.h"
 
@@ -39,5 +38,3 @@ PyObject *gr_py_sum_samples(PyObject *module, PyObject *args);
 PyObject *gr_py_takes_samples(PyObject *module, PyObject *args);
 PyObject *gr_py_set_choices(PyObject *module, PyObject *args);
 PyObject *gr_py_get_choices(PyObject *module, PyObject *args);
-
-#endif

@@ -1,6 +1,5 @@
 /* Arrays on a GPU, described by DLPack, __cuda_array_interface__ or CuPy. Includes Python.h. */
-#ifndef GPUREDUCE_GPU_ARRAY_H
-#define GPUREDUCE_GPU_ARRAY_H
+#pragma once
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -81,5 +80,3 @@ int gr_find_exchange(PyTypeObject *type, const void **table);
 /* Returns 1 if this is CuPy's array type and gr_by_cupy() can read it, 0 if not, or -1 with an
  * exception set. */
 int gr_know_cupy(PyTypeObject *type);
-
-#endif

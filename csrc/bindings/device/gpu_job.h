@@ -1,7 +1,6 @@
 /* Sums of whole arrays on a GPU: plan, begin, end, close. For gpu_sum.c and gpu_parts.c. Includes
  * Python.h. */
-#ifndef GPUREDUCE_GPU_JOB_H
-#define GPUREDUCE_GPU_JOB_H
+#pragma once
 
 #include "bindings/device/gpu_array.h"
 #include "bindings/device/request.h"
@@ -54,5 +53,3 @@ void gr_blame(gr_error *error, const gr_job *job);
 
 /* Gives back what the job holds. May be called again. */
 void gr_close_job(gr_job *job);
-
-#endif

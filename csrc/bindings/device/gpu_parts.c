@@ -220,15 +220,12 @@ static PyObject *parts_on_gpu(PyObject *object, PyObject *Py_UNUSED(none))
 static void parts_dealloc(PyObject *object)
 {
     parts_object *self = (parts_object *)object;
-    PyTypeObject *type = Py_TYPE(object);
     int device = gr_current_device();
     close_parts(self);
     gr_backend_return_to(device);
     PyMem_Free(self->part);
     Py_XDECREF(self->arrays);
-    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
-    release(object);
-    Py_DECREF(type);
+    gr_free_object(object);
 }
 
 static PyMethodDef methods[] = {
@@ -249,12 +246,7 @@ static PyType_Slot slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec spec = {
-    .name = "gpureduce.Parts",
-    .basicsize = sizeof(parts_object),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .slots = slots,
-};
+GR_TYPE_SPEC("Parts", parts_object)
 
 int gr_make_parts_type(PyObject *module)
 {

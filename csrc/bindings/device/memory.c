@@ -24,13 +24,11 @@ static PyTypeObject *memory_type;
 static void drop(PyObject *self)
 {
     memory *m = (memory *)self;
-    PyTypeObject *type = Py_TYPE(self);
     int device = gr_current_device();
     if (m->pointer && cudaSetDevice(m->device) == cudaSuccess)
         (void)cudaFreeAsync(m->pointer, NULL);
     gr_backend_return_to(device);
-    PyObject_Free(self);
-    Py_DECREF(type);
+    gr_free_object(self);
 }
 
 static PyObject *get_pointer(PyObject *self, void *Py_UNUSED(closure))
@@ -179,12 +177,7 @@ int gr_make_memory_type(PyObject *module)
     };
     static PyType_Slot slots[] = {
         {Py_tp_dealloc, drop}, {Py_tp_methods, methods}, {Py_tp_getset, properties}, {0, NULL}};
-    static PyType_Spec spec = {
-        .name = "gpureduce.Memory",
-        .basicsize = sizeof(memory),
-        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-        .slots = slots,
-    };
+    GR_TYPE_SPEC("Memory", memory)
     memory_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec, NULL);
     return memory_type ? 0 : -1;
 }

@@ -1,6 +1,5 @@
 /* Reads the parameters of a launch from Python. */
-#ifndef GPUREDUCE_BINDINGS_REQUEST_H
-#define GPUREDUCE_BINDINGS_REQUEST_H
+#pragma once
 
 #include "bindings/python.h"
 
@@ -38,5 +37,3 @@ int gr_is_exact(int asked);
 
 /* Returns the number of `exact`. */
 int gr_exact_strategy(void);
-
-#endif

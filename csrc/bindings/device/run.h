@@ -1,6 +1,5 @@
 /* Runs engine requests without the GIL and turns their errors into exceptions. */
-#ifndef GPUREDUCE_BINDINGS_DEVICE_RUN_H
-#define GPUREDUCE_BINDINGS_DEVICE_RUN_H
+#pragma once
 
 #include "bindings/device/request.h"
 #include "bindings/gil.h"
@@ -40,5 +39,3 @@ bool gr_makes_digits(int strategy);
 /* Calls gr_measure for Python. Returns the times as bytes, block, grid and strategy, or NULL with
  * an exception set. */
 PyObject *gr_measured(gr_request *request, const gr_measurement *how);
-
-#endif

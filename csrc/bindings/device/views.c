@@ -259,11 +259,8 @@ static PyObject *key_of(PyObject *object, void *Py_UNUSED(closure))
 
 static void dealloc(PyObject *object)
 {
-    PyTypeObject *type = Py_TYPE(object);
     gr_array_done(&((gr_view_object *)object)->array);
-    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
-    release(object);
-    Py_DECREF(type);
+    gr_free_object(object);
 }
 
 #define MEMBER(name, type, field)                                                                  \
@@ -295,12 +292,7 @@ static PyType_Slot slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec spec = {
-    .name = "gpureduce.View",
-    .basicsize = sizeof(gr_view_object),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .slots = slots,
-};
+GR_TYPE_SPEC("View", gr_view_object)
 
 int gr_make_view_type(PyObject *module)
 {

@@ -1,7 +1,6 @@
 /* Arrays that a sum reads and writes beside others: their dimensions, and checks. For sums whose
  * result is an array. Includes Python.h. */
-#ifndef GPUREDUCE_BINDINGS_DEVICE_VIEWS_H
-#define GPUREDUCE_BINDINGS_DEVICE_VIEWS_H
+#pragma once
 
 #include "bindings/device/gpu_array.h"
 #include "bindings/numpy_arrays.h"
@@ -61,5 +60,3 @@ PyObject *gr_times_of(gr_times *times, bool have_passed);
 
 /* Converts a pair of numbers, for the real and the imaginary part, to sums. */
 void gr_take_values(PyObject *const pair[2], gr_acc acc, gr_value value[2]);
-
-#endif

@@ -32,12 +32,10 @@ static PyObject *value_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 static void value_dealloc(PyObject *object)
 {
     value_object *self = (value_object *)object;
-    PyTypeObject *type = Py_TYPE(object);
     Py_XDECREF(self->variable);
     Py_XDECREF(self->value);
     Py_XDECREF(self->before);
-    PyObject_Free(object);
-    Py_DECREF(type);
+    gr_free_object(object);
 }
 
 static int set(value_object *self, PyObject *value)

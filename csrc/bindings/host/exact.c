@@ -47,10 +47,7 @@ static PyObject *exact_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUS
 
 static void exact_dealloc(PyObject *self)
 {
-    PyTypeObject *type = Py_TYPE(self);
-    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
-    release(self);
-    Py_DECREF(type);
+    gr_free_object(self);
 }
 
 static exact_object *same_shape(exact_object *self, PyObject *other)

@@ -1,6 +1,5 @@
 /* The functions of the module _host, for its table in module.c. */
-#ifndef GPUREDUCE_BINDINGS_HOST_FUNCTIONS_H
-#define GPUREDUCE_BINDINGS_HOST_FUNCTIONS_H
+#pragma once
 
 #include "bindings/numpy_arrays.h"
 #include "bindings/python.h"
@@ -59,5 +58,3 @@ PyObject *gr_py_unrounded_segments(PyObject *module, PyObject *args);
 PyObject *gr_py_cpu_error_factor(PyObject *module, PyObject *args);
 PyObject *gr_py_are_bools(PyObject *module, PyObject *array);
 PyObject *gr_py_cpu_sum_samples(PyObject *module, PyObject *args);
-
-#endif

@@ -1,6 +1,5 @@
 /* Cooperative groups: blocks, tiles of a warp, clusters and the grid. */
-#ifndef GPUREDUCE_EMULATOR_COOPERATIVE_GROUPS_H
-#define GPUREDUCE_EMULATOR_COOPERATIVE_GROUPS_H
+#pragma once
 
 #include "cuda_runtime.h"
 
@@ -341,5 +340,3 @@ template <typename Group> GR_INTRINSIC void sync(const Group &group, GR_SITE)
 }
 
 } // namespace cooperative_groups
-
-#endif

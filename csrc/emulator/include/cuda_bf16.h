@@ -1,6 +1,5 @@
 /* bfloat16, for loads: the upper half of a float. */
-#ifndef GPUREDUCE_EMULATOR_CUDA_BF16_H
-#define GPUREDUCE_EMULATOR_CUDA_BF16_H
+#pragma once
 
 #include <stdint.h>
 #include <string.h>
@@ -66,5 +65,3 @@ GR_INTRINSIC __nv_bfloat16 __float2bfloat16(float value)
     bits += 0x7fff + (bits >> 16 & 1);
     return __nv_bfloat16(__nv_bfloat16_raw{(unsigned short)(bits >> 16)});
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* IEEE half precision. */
-#ifndef GPUREDUCE_EMULATOR_CUDA_FP16_H
-#define GPUREDUCE_EMULATOR_CUDA_FP16_H
+#pragma once
 
 #include <stdint.h>
 #include <string.h>
@@ -161,5 +160,3 @@ GR_INTRINSIC __half __ushort_as_half(unsigned short bits)
 {
     return __half(__half_raw{bits});
 }
-
-#endif

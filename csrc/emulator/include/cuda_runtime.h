@@ -1,7 +1,6 @@
 /* CUDA C's keywords and functions for the host's C++ compiler. A kernel that includes this runs on
  * the CPU, with one fiber per thread (see emulator/scheduler/scheduler.h). */
-#ifndef GPUREDUCE_EMULATOR_CUDA_RUNTIME_H
-#define GPUREDUCE_EMULATOR_CUDA_RUNTIME_H
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -178,5 +177,3 @@ template <typename T> GR_ACCESS T __ldcs(const T *address)
 
 #include "device_arithmetic.h"
 #include "device_atomics.h"
-
-#endif

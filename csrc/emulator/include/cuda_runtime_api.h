@@ -4,8 +4,7 @@
  * cudaLaunchKernelExC returns, the launch has finished or failed. Errors are not sticky: the next
  * call works. Functions that only the emulator has (schedules, fault reports) are in
  * backend/backend.h. */
-#ifndef GPUREDUCE_EMULATOR_CUDA_RUNTIME_API_H
-#define GPUREDUCE_EMULATOR_CUDA_RUNTIME_API_H
+#pragma once
 
 #include <stddef.h>
 
@@ -202,6 +201,4 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const voi
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -1,7 +1,6 @@
 /* The emulator's implementation of device functions that CUDA C does not provide. The counterpart
  * for GPUs is csrc/cuda/device.h. */
-#ifndef GPUREDUCE_EMULATOR_DEVICE_H
-#define GPUREDUCE_EMULATOR_DEVICE_H
+#pragma once
 
 #include "cuda_runtime.h"
 
@@ -129,5 +128,3 @@ GR_INTRINSIC void copy_wait(CopyBarrier *barrier, unsigned phase, GR_SITE)
         gr_await_copy(file, line);
     GR_TRACE(copied, barrier, file, line);
 }
-
-#endif

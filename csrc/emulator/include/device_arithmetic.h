@@ -1,7 +1,6 @@
 /* CUDA's arithmetic intrinsics: bit counts, bit casts, min and max, and individually rounded
  * operations. Included by cuda_runtime.h. */
-#ifndef GPUREDUCE_EMULATOR_DEVICE_ARITHMETIC_H
-#define GPUREDUCE_EMULATOR_DEVICE_ARITHMETIC_H
+#pragma once
 
 #include "lane.h"
 
@@ -157,5 +156,3 @@ GR_INTRINSIC double __fma_rn(double a, double b, double c)
 {
     return fma(a, b, c);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* CUDA's atomic functions. They use the host's atomics, because blocks run on several OS threads.
  * Included by cuda_runtime.h. */
-#ifndef GPUREDUCE_EMULATOR_DEVICE_ATOMICS_H
-#define GPUREDUCE_EMULATOR_DEVICE_ATOMICS_H
+#pragma once
 
 #include "lane.h"
 
@@ -159,5 +158,3 @@ GR_ATOMIC(atomicDec, unsigned int, gr_atomic_wrap_down)
 #undef GR_ATOMIC_WORDS
 #undef GR_ATOMIC_INTEGERS
 #undef GR_ATOMIC_CAS
-
-#endif

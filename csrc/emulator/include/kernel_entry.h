@@ -1,7 +1,6 @@
 /* Registers a kernel with the emulator and returns the handle that its cudaLaunchKernelExC takes.
  * The version for GPUs is csrc/cuda/kernel_entry.h. */
-#ifndef GPUREDUCE_EMULATOR_KERNEL_ENTRY_H
-#define GPUREDUCE_EMULATOR_KERNEL_ENTRY_H
+#pragma once
 
 #include <stddef.h>
 #include <type_traits>
@@ -48,5 +47,3 @@ const void *kernel_entry(void (*kernel)(P...), const char *const *names = gr_usu
     return gr_register_kernel(reinterpret_cast<gr_any_kernel>(kernel), gr_call_kernel<P...>, names,
                               pointees, sizeof...(P), gr_variables);
 }
-
-#endif

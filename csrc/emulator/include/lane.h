@@ -1,7 +1,6 @@
 /* Functions of the emulator's runtime that kernel code calls. Kernels do not include this directly;
  * the headers that replace CUDA's do. */
-#ifndef GPUREDUCE_EMULATOR_LANE_H
-#define GPUREDUCE_EMULATOR_LANE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -159,5 +158,3 @@ GR_INTRINSIC unsigned gr_thread_rank(void)
 {
     return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
 }
-
-#endif

@@ -2,8 +2,7 @@
  * with
  * __shared__ to calls of these functions, which give each variable a place of its own in the
  * block's memory, and tell the emulator its name and size. */
-#ifndef GPUREDUCE_EMULATOR_SHARED_VARIABLES_H
-#define GPUREDUCE_EMULATOR_SHARED_VARIABLES_H
+#pragma once
 
 #include <type_traits>
 
@@ -62,5 +61,3 @@ template <typename T> GR_INTRINSIC T *gr_dynamic_shared(const char *name)
     gr_shared_name = name;
     return reinterpret_cast<T *>(gr_shared);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* make_float4() and similar functions. */
-#ifndef GPUREDUCE_EMULATOR_VECTOR_FUNCTIONS_H
-#define GPUREDUCE_EMULATOR_VECTOR_FUNCTIONS_H
+#pragma once
 
 #include "vector_types.h"
 
@@ -36,5 +35,3 @@ GR_MAKE(float, float)
 GR_MAKE(double, double)
 
 #undef GR_MAKE
-
-#endif

@@ -1,7 +1,6 @@
 /* CUDA's short vector types, with CUDA's alignment: a 16-byte vector is one 16-byte load. C and
  * C++. */
-#ifndef GPUREDUCE_EMULATOR_VECTOR_TYPES_H
-#define GPUREDUCE_EMULATOR_VECTOR_TYPES_H
+#pragma once
 
 /* gcc's memory access hooks do not see a vector that is copied from memory into an argument, as in
  * add(in[i]). So for kernels of users the copy constructor reports the load itself. */
@@ -82,5 +81,3 @@ struct dim3 {
 #endif
 };
 typedef struct dim3 dim3;
-
-#endif

@@ -1,7 +1,6 @@
 /* Internals of the race detector, and the functions by which the scheduler reports events to it. In
  * the plain build these functions are empty. */
-#ifndef GPUREDUCE_EMULATOR_DETECTOR_H
-#define GPUREDUCE_EMULATOR_DETECTOR_H
+#pragma once
 
 #include <map>
 #include <new>
@@ -334,5 +333,3 @@ inline void watch_passage(Worker *, const char *, int) {}
 #endif
 
 } // namespace gr
-
-#endif

@@ -17,8 +17,7 @@
  * store or an atomic that sets the flag, in another warp.
  *
  * The traced build watches the launches of one host thread, and runs them on that thread alone. */
-#ifndef GPUREDUCE_EMULATOR_RACES_H
-#define GPUREDUCE_EMULATOR_RACES_H
+#pragma once
 
 #ifdef __cplusplus
 extern "C" {
@@ -32,6 +31,4 @@ char *gr_watch_stop(void);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

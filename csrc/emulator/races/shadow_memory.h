@@ -1,6 +1,5 @@
 /* Shadow memory: for each word of memory, the accesses that later ones may still race with. */
-#ifndef GPUREDUCE_EMULATOR_SHADOW_H
-#define GPUREDUCE_EMULATOR_SHADOW_H
+#pragma once
 
 #include <memory>
 #include <stdint.h>
@@ -71,5 +70,3 @@ class Shadow
 };
 
 } // namespace gr
-
-#endif

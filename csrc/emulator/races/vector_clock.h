@@ -1,8 +1,7 @@
 /* A vector clock over all lanes of a launch: how much a lane knows of every other one. It is stored
  * as one page per block, because a lane mostly knows of lanes in its own block. A clock is
  * immutable, so all lanes of a barrier share one. */
-#ifndef GPUREDUCE_EMULATOR_VECTOR_CLOCK_H
-#define GPUREDUCE_EMULATOR_VECTOR_CLOCK_H
+#pragma once
 
 #include <memory>
 #include <stdint.h>
@@ -51,5 +50,3 @@ class Join
 };
 
 } // namespace gr
-
-#endif

@@ -1,6 +1,5 @@
 /* Faults: a kernel did something that CUDA forbids, or can never end. */
-#ifndef GPUREDUCE_EMULATOR_FAULT_H
-#define GPUREDUCE_EMULATOR_FAULT_H
+#pragma once
 
 #include "emulator/scheduler/scheduler.h"
 
@@ -24,5 +23,3 @@ Name name_index(const char *name, long index, size_t count);
 const char *name_wait(unsigned waits);
 
 } // namespace gr
-
-#endif

@@ -1,6 +1,5 @@
 /* Device memory between pages without access, and the report of accesses there. */
-#ifndef GPUREDUCE_EMULATOR_GUARD_H
-#define GPUREDUCE_EMULATOR_GUARD_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -36,5 +35,3 @@ struct Launch;
 void check_guarded(Launch *launch);
 
 } // namespace gr
-
-#endif

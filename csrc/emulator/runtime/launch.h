@@ -1,6 +1,5 @@
 /* One launch of a kernel, shared by all workers. */
-#ifndef GPUREDUCE_EMULATOR_LAUNCH_H
-#define GPUREDUCE_EMULATOR_LAUNCH_H
+#pragma once
 
 #include <atomic>
 #include <mutex>
@@ -123,5 +122,3 @@ size_t device_range(const void *address, uintptr_t *first);
 cudaError_t set_error(cudaError_t error);
 
 } // namespace gr
-
-#endif

@@ -1,7 +1,6 @@
 /* The memory of a launch by its names in the kernel: what parameters point to, and the variables in
  * shared memory. */
-#ifndef GPUREDUCE_EMULATOR_NAMED_MEMORY_H
-#define GPUREDUCE_EMULATOR_NAMED_MEMORY_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -40,7 +39,5 @@ MemoryPlace memory_place(const Worker *w, uintptr_t address);
 gr_memory *find_memory(std::vector<gr_memory> &list, uint32_t launch, const MemoryPlace &place);
 
 } // namespace gr
-
-#endif
 
 #endif

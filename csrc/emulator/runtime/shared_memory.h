@@ -1,7 +1,6 @@
 /* The shared memory of a team's blocks. A block's part has its __shared__ variables, if it runs a
  * user's kernel, and then its dynamic shared memory. There is a gap on both sides of each. */
-#ifndef GPUREDUCE_EMULATOR_SHARED_MEMORY_H
-#define GPUREDUCE_EMULATOR_SHARED_MEMORY_H
+#pragma once
 
 #include "emulator/scheduler/scheduler.h"
 
@@ -48,5 +47,3 @@ inline bool in_shared(const Worker *w, uintptr_t address)
 }
 
 } // namespace gr
-
-#endif

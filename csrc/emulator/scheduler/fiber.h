@@ -1,6 +1,5 @@
 /* Fibers: their stacks, and the switch from one fiber to another. */
-#ifndef GPUREDUCE_EMULATOR_FIBER_H
-#define GPUREDUCE_EMULATOR_FIBER_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -118,5 +117,3 @@ inline void announce_start(StackBounds *) {}
 #endif
 
 } // namespace gr
-
-#endif

@@ -13,8 +13,7 @@
  * Barriers count live lanes. If no lane is ready and not all have ended, that is a deadlock: a
  * fault, whose report lists the lines where lanes wait. After a fault the team's fibers are never
  * resumed, and their stacks are freed without unwinding. */
-#ifndef GPUREDUCE_EMULATOR_SCHEDULER_H
-#define GPUREDUCE_EMULATOR_SCHEDULER_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -296,5 +295,3 @@ inline uint64_t random_next(uint64_t *state) /* xorshift64* */
 }
 
 } // namespace gr
-
-#endif

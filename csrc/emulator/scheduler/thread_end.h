@@ -1,7 +1,6 @@
 /* Memory that is freed when its OS thread ends. Not by the destructor of a thread_local object: the
  * C++ runtime ends the process if there is no memory to register one. */
-#ifndef GPUREDUCE_EMULATOR_THREAD_END_H
-#define GPUREDUCE_EMULATOR_THREAD_END_H
+#pragma once
 
 #include <pthread.h>
 
@@ -28,5 +27,3 @@ class AtThreadEnd
 };
 
 } // namespace gr
-
-#endif

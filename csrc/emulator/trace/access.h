@@ -1,6 +1,5 @@
 /* The kinds of memory access. */
-#ifndef GPUREDUCE_EMULATOR_ACCESS_H
-#define GPUREDUCE_EMULATOR_ACCESS_H
+#pragma once
 
 namespace gr
 {
@@ -8,5 +7,3 @@ namespace gr
 enum Access { READ, WRITE, ATOMIC };
 
 } // namespace gr
-
-#endif

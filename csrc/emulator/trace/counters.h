@@ -4,8 +4,7 @@
  * Lanes run one after another, so warp instructions are reconstructed from single accesses.
  * Accesses by lanes of one warp form one warp instruction if they come from the same place in the
  * code and each is its lane's n-th access from there since the warp's last barrier. */
-#ifndef GPUREDUCE_EMULATOR_COUNTERS_H
-#define GPUREDUCE_EMULATOR_COUNTERS_H
+#pragma once
 
 #include "engine/pass.h"
 
@@ -143,6 +142,4 @@ unsigned gr_shared_wavefronts(const uint32_t offset[32], uint32_t mask, unsigned
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -1,6 +1,5 @@
 /* Maps code addresses in kernels to source lines, using the line table of the kernel's library. */
-#ifndef GPUREDUCE_EMULATOR_LINES_H
-#define GPUREDUCE_EMULATOR_LINES_H
+#pragma once
 
 #ifdef __cplusplus
 extern "C" {
@@ -21,6 +20,4 @@ static inline bool gr_line_of(const void *, const char **, int *)
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

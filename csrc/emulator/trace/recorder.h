@@ -1,7 +1,6 @@
 /* Internals of a recorder, and the functions by which the scheduler reports events to it. In the
  * plain build these functions are empty. */
-#ifndef GPUREDUCE_EMULATOR_RECORDER_H
-#define GPUREDUCE_EMULATOR_RECORDER_H
+#pragma once
 
 #include <map>
 #include <memory>
@@ -208,5 +207,3 @@ inline constexpr bool counted(const Worker *)
 #endif
 
 } // namespace gr
-
-#endif

@@ -1,7 +1,6 @@
 /* The steps of a replay: each warp instruction on memory, each collective and barrier, with what
  * every lane reads and writes. */
-#ifndef GPUREDUCE_EMULATOR_STEPS_H
-#define GPUREDUCE_EMULATOR_STEPS_H
+#pragma once
 
 #include "emulator/runtime/named_memory.h"
 #include "emulator/trace/counters.h"
@@ -59,6 +58,4 @@ const char *gr_step_name(unsigned kind);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -271,7 +271,7 @@ def main() -> int:
     parser.add_argument("--cub-reproducible", type=Path, metavar="LIBRARY")
     parser.add_argument("--cpu", action="store_true", help="only the CPU, one thread")
     parser.add_argument("--record", metavar="FILE.json")
-    output_files.add_force(parser)
+    parser.add_argument("--force", **output_files.FORCE)
     options = parser.parse_args()
     target = output_files.checked(
         options.record, "--record", "exact", (".json",), force=options.force

@@ -1,6 +1,5 @@
 /* cooperative_groups::reduce over a tile or a coalesced group. */
-#ifndef GPUREDUCE_EMULATOR_COOPERATIVE_GROUPS_REDUCE_H
-#define GPUREDUCE_EMULATOR_COOPERATIVE_GROUPS_REDUCE_H
+#pragma once
 
 #include "../cooperative_groups.h"
 
@@ -72,5 +71,3 @@ GR_REDUCE(unsigned, greater, __reduce_max_sync)
 #undef GR_REDUCE
 
 } // namespace cooperative_groups
-
-#endif
