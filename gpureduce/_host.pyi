@@ -241,6 +241,16 @@ def sum_digits(
     load: int,
     components: int,
     words: np.ndarray[Any, Any],
+    other: np.ndarray[Any, Any] | None = ...,
+    /,
+) -> None: ...
+def finish_digits(
+    words: np.ndarray[Any, Any],
+    finish: int,
+    components: int,
+    ddof: float,
+    load: int,
+    out: np.ndarray[Any, Any],
     /,
 ) -> None: ...
 def round_digits(

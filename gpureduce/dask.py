@@ -1,4 +1,4 @@
-"""Sums and means of Dask arrays: the same bits for any chunks, workers and `split_every`.
+"""Sums, means, variances and norms of Dask arrays: the same bits for any chunks, workers and `split_every`.
 
 >>> import gpureduce.dask, dask.array as da  # doctest: +SKIP
 >>> x = da.random.standard_normal(10**9, chunks=10**7)  # doctest: +SKIP
@@ -18,10 +18,10 @@ import numpy.typing as npt
 from gpureduce.core import arrays, dtypes
 from gpureduce.core import digits as words_of
 from gpureduce.core.accumulator import Accumulator
-from gpureduce.core.checks import one_of
+from gpureduce.core.checks import finite, one_of, shown
 from gpureduce.core.summation import sum as _sum
 
-__all__ = ["mean", "sum"]
+__all__ = ["mean", "nanmean", "nanstd", "nansum", "nanvar", "norm", "std", "sum", "var"]
 
 _STRATEGIES = ("exact", "cpu", "numpy", "fast")
 
@@ -93,8 +93,8 @@ def mean(
 ) -> Any:
     """The mean of a Dask array, or of its elements along some axes, as another Dask array.
 
-    The exact sum is rounded to float64 and divided by the number of elements; the result does not
-    depend on chunks, workers and `split_every`. The mean of no elements is nan.
+    The mean is the exact sum over the number of elements, rounded once. It has the bits of
+    `gpureduce.exact.mean` of the whole array. The mean of no elements is nan.
 
     Parameters
     ----------
@@ -120,15 +120,132 @@ def mean(
     >>> gpureduce.dask.mean(x, axis=1).compute()
     array([1.5, 4. ])
     """
+    return _statistic(x, words_of.MEAN, axis, dtype, keepdims, split_every)
+
+
+def var(
+    x: Any, axis: Axis = None, dtype: npt.DTypeLike | None = None, keepdims: bool = False,
+    ddof: float = 0, split_every: int | dict[int, int] | None = None,
+) -> Any:  # fmt: skip
+    """The variance, with the arguments of dask.array.var and the bits of `gpureduce.exact.var`.
+
+    A chunk becomes 2,400 bytes of digits for each variance.
+
+    >>> import dask.array as da, gpureduce.dask
+    >>> float(gpureduce.dask.var(da.from_array([1e8, 1e8 + 1, 1e8 + 2], chunks=1)).compute())
+    0.6666666666666666
+    """
+    return _statistic(x, words_of.VAR, axis, dtype, keepdims, split_every, ddof)
+
+
+def std(
+    x: Any, axis: Axis = None, dtype: npt.DTypeLike | None = None, keepdims: bool = False,
+    ddof: float = 0, split_every: int | dict[int, int] | None = None,
+) -> Any:  # fmt: skip
+    """The standard deviation: the root of the unrounded variance, rounded once.
+
+    >>> import dask.array as da, gpureduce.dask
+    >>> float(gpureduce.dask.std(da.from_array([1.0, 3.0, 5.0], chunks=2), ddof=1).compute())
+    2.0
+    """
+    return _statistic(x, words_of.STD, axis, dtype, keepdims, split_every, ddof)
+
+
+def nansum(
+    x: Any, axis: Axis = None, dtype: npt.DTypeLike | None = None, keepdims: bool = False,
+    split_every: int | dict[int, int] | None = None,
+) -> Any:  # fmt: skip
+    """The sum of the elements that are no nan.
+
+    >>> import dask.array as da, gpureduce.dask
+    >>> float(gpureduce.dask.nansum(da.from_array([1.0, float("nan")], chunks=1)).compute())
+    1.0
+    """
     x = da.asanyarray(x)
-    wanted = np.dtype(np.float64) if x.dtype.kind in "biu" else x.dtype.newbyteorder("=")
-    result = wanted if dtype is None else dtypes.named(dtype).newbyteorder("=")
-    if not dtypes.is_exact(result):
-        raise TypeError(f"a mean is a float or a complex number, not {result}")
-    dtypes.convert(x.dtype, result)  # raises if it would lose something
+    numbers = da.where(da.isnan(x), x.dtype.type(0), x) if dtypes.is_float(x.dtype) else x
+    return sum(numbers, axis, dtype, keepdims, split_every)
+
+
+def nanmean(
+    x: Any, axis: Axis = None, dtype: npt.DTypeLike | None = None, keepdims: bool = False,
+    split_every: int | dict[int, int] | None = None,
+) -> Any:  # fmt: skip
+    """The mean of the elements that are no nan.
+
+    >>> import dask.array as da, gpureduce.dask
+    >>> float(gpureduce.dask.nanmean(da.from_array([1.0, float("nan")], chunks=1)).compute())
+    1.0
+    """
+    return _statistic(x, words_of.MEAN, axis, dtype, keepdims, split_every, skips_nan=True)
+
+
+def nanvar(
+    x: Any, axis: Axis = None, dtype: npt.DTypeLike | None = None, keepdims: bool = False,
+    ddof: float = 0, split_every: int | dict[int, int] | None = None,
+) -> Any:  # fmt: skip
+    """The variance of the elements that are no nan.
+
+    >>> import dask.array as da, gpureduce.dask
+    >>> float(gpureduce.dask.nanvar(da.from_array([1.0, 3.0, float("nan")], chunks=1)).compute())
+    1.0
+    """
+    return _statistic(x, words_of.VAR, axis, dtype, keepdims, split_every, ddof, skips_nan=True)
+
+
+def nanstd(
+    x: Any, axis: Axis = None, dtype: npt.DTypeLike | None = None, keepdims: bool = False,
+    ddof: float = 0, split_every: int | dict[int, int] | None = None,
+) -> Any:  # fmt: skip
+    """The standard deviation of the elements that are no nan.
+
+    >>> import dask.array as da, gpureduce.dask
+    >>> float(gpureduce.dask.nanstd(da.from_array([1.0, 3.0, float("nan")], chunks=1)).compute())
+    1.0
+    """
+    return _statistic(x, words_of.STD, axis, dtype, keepdims, split_every, ddof, skips_nan=True)
+
+
+def norm(
+    x: Any, ord: float = 2, axis: Axis = None, keepdims: bool = False,
+    split_every: int | dict[int, int] | None = None,
+) -> Any:  # fmt: skip
+    """The vector norm of order 1, 2 or inf, with the bits of `gpureduce.exact.norm`.
+
+    >>> import dask.array as da, gpureduce.dask
+    >>> float(gpureduce.dask.norm(da.from_array([3e200, 4e200], chunks=1)).compute())
+    5e+200
+    """
+    x = da.asanyarray(x)
+    if not isinstance(ord, (int, float)) or ord not in (1, 2, np.inf):
+        raise ValueError(f"ord must be 1, 2 or inf, not {shown(ord)}")
+    if ord == 2:
+        return _statistic(x, words_of.NORM, axis, None, keepdims, split_every)
+    if x.dtype.kind == "c":
+        raise TypeError(f"the norm of order {ord} of complex numbers takes roots: take order 2")
+    sizes = abs(x.astype(np.float64) if x.dtype.kind in "biu" else x)
+    if ord == np.inf:
+        return da.max(sizes, axis=axis, keepdims=keepdims, split_every=split_every)
+    return sum(sizes, axis, None, keepdims, split_every)
+
+
+def _statistic(
+    x: Any, kind: int, axis: Axis, dtype: npt.DTypeLike | None, keepdims: bool,
+    split_every: int | dict[int, int] | None, ddof: float = 0, skips_nan: bool = False,
+) -> Any:  # fmt: skip
+    x = da.asanyarray(x)
+    own = np.dtype(np.float64) if x.dtype.kind in "biu" else x.dtype.newbyteorder("=")
+    wanted = own if dtype is None else dtypes.named(dtype).newbyteorder("=")
+    if not dtypes.is_float(wanted):
+        dtypes.convert(x.dtype, None)  # raises for elements that have no sums
+        raise TypeError(f"a statistic is a float or a complex number, not {wanted}")
+    dtypes.convert(x.dtype, wanted)  # raises if it would lose something
+    result = wanted if kind == words_of.MEAN else dtypes.part_of(wanted)
+    skips_nan = skips_nan and dtypes.is_float(x.dtype)
+    chunk, last = _Digits(kind, skips_nan), _Finished(kind, result, finite("ddof", ddof), skips_nan)
     return da.reduction(
-        x, _digits, _Mean(result), axis=axis, keepdims=keepdims, dtype=result, combine=_added,
-        split_every=split_every, meta=_meta(x, axis, keepdims, result), name="exact-mean",
+        x, chunk, last, axis=axis, keepdims=keepdims, dtype=result, combine=_added,
+        split_every=split_every, meta=_meta(x, axis, keepdims, result), concatenate=True,
+        name="exact-" + ("mean", "var", "std", "norm")[kind],
     )  # fmt: skip
 
 
@@ -174,14 +291,44 @@ class _Rounded:
         return words_of.in_dtype(total, self.result)[()]
 
 
-class _Mean(_Rounded):
-    """Adds the last digits, rounds the sums and divides them."""
+class _Digits:
+    """The digits of a chunk's sums, and of the sums of its squares after them."""
+
+    def __init__(self, kind: int, skips_nan: bool) -> None:
+        self.kind, self.skips_nan = kind, skips_nan
+
+    def __call__(self, chunk: Any, axis: tuple[int, ...], keepdims: bool) -> words_of.Words:
+        if self.kind == words_of.MEAN and not self.skips_nan:
+            return _digits(chunk, axis, keepdims)
+        array = arrays.as_array(chunk.get() if arrays.lies_on_a_gpu(chunk) else chunk)
+        numbers = None
+        if self.skips_nan:
+            numbers = ~dtypes.quietly(np.isnan, array)
+            array = np.where(numbers, array, array.dtype.type(0))
+        added = array
+        if self.kind == words_of.NORM:  # digits of squares have no infinities and nans
+            added = np.where(np.isfinite(array), array.dtype.type(0), abs(array))
+        words = _digits(added, axis, keepdims)
+        if numbers is not None:
+            words_of.set_counts(words, np.count_nonzero(numbers, axis=axis, keepdims=True))
+        if self.kind == words_of.MEAN:
+            return words
+        squares = words_of.of_squares(array, axis)
+        return np.concatenate([words, squares.reshape((*words.shape[:-1], -1))], axis=-1)
+
+
+class _Finished:
+    """Adds the last digits, and rounds what is made of them."""
+
+    def __init__(self, kind: int, result: np.dtype[Any], ddof: float, skips_nan: bool) -> None:
+        self.kind, self.result, self.ddof, self.skips_nan = kind, result, ddof, skips_nan
 
     def __call__(self, words: words_of.Words, axis: tuple[int, ...], keepdims: bool) -> Any:
-        total = np.ascontiguousarray(_added(words, axis, keepdims))
-        wide = np.dtype(np.complex128 if self.result.kind == "c" else np.float64)
-        sums, count = words_of.in_dtype(total, wide), words_of.counts(total)
-        return dtypes.quietly(lambda: np.asarray(sums / count).astype(self.result)[()])
+        total = _added(words, axis, keepdims)
+        found = words_of.finished(total, self.kind, self.result, self.ddof)
+        if self.skips_nan:
+            found[words_of.counts(total) <= self.ddof] = np.nan
+        return found[()]
 
 
 class _Sums:

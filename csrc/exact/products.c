@@ -80,7 +80,7 @@ static bool split(const double *x, const double *y, size_t n, double *products, 
 
 void gr_products_add_arrays(gr_products *sum, const double *x, const double *y, size_t n)
 {
-    enum { SOME = 256 };
+    enum { SOME = 2048 };
     double products[SOME], rests[SOME];
     const gr_format format = gr_format_of(GR_LOAD_f64);
     for (size_t some; n > 0; n -= some, x += some, y += some) {

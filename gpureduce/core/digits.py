@@ -15,6 +15,8 @@ from gpureduce.core.dtypes import Array, load_of
 Words = npt.NDArray[np.int64]
 
 REAL, COMPLEX = 75, 146  # numbers of one sum
+SQUARES = 3 * REAL  # of the sums of small, usual and large squares: Moments.to_digits
+MEAN, VAR, STD, NORM = range(4)  # gr_digits_finish
 _COUNT = slice(2, 4)  # of which two have the count of elements
 
 
@@ -85,6 +87,48 @@ def of_sums(array: Array, axes: tuple[int, ...]) -> Words:
         exact.feed(total, moved[one])
         words[one] = np.frombuffer(total.to_digits(), np.int64)
     return words
+
+
+def of_squares(array: Array, axes: tuple[int, ...]) -> Words:
+    """The digits of the exact sums of squared magnitudes along axes. Infinities and nans are 0."""
+    kept = tuple(i for i in range(array.ndim) if i not in axes)
+    moved, dims = array.transpose(kept + axes), len(kept)
+    words = np.zeros((*moved.shape[:dims], 3, REAL), np.int64)
+    every = arrays.parts(moved.shape, moved.ndim) if moved.size else [(slice(None),) * moved.ndim]
+    for where in every if words.size else ():
+        some = moved[where]
+        for part in (some.real, some.imag) if some.dtype.kind == "c" else (some,):
+            words[where[:dims]] += _squares_of(part, dims)
+    return words.reshape((*moved.shape[:dims], SQUARES))
+
+
+def _squares_of(array: Array, kept: int) -> Words:
+    x = np.ascontiguousarray(array, np.float64)
+    if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and x.size and abs(x).max() > 2**53:
+        low, high = map(np.ascontiguousarray, exact.halves(array))
+        pairs = ((low, low), (2 * low, high), (high, high))
+    else:
+        finite = np.isfinite(x)
+        x = x if finite.all() else np.where(finite, x, 0.0)
+        pairs = ((x, x),)
+    words = np.zeros((*array.shape[:kept], 3, REAL), np.int64)
+    for first, other in pairs:
+        each = np.empty_like(words)
+        rows = words.size // (3 * REAL)
+        _host.sum_digits(first.reshape(-1), rows, load_of(x.dtype), 1, each, other.reshape(-1))
+        words += each
+    return words
+
+
+def finished(words: Words, kind: int, result: np.dtype[Any], ddof: float = 0) -> Array:
+    """What is made of digits of sums, and of squares after them: each result is rounded once."""
+    squares = 0 if kind == MEAN else SQUARES
+    parts = 2 if words.shape[-1] - squares == COMPLEX else 1
+    own = result if parts == 2 and kind == MEAN else dtypes.part_of(result)
+    found = np.empty(words.shape[:-1], own)
+    words = np.ascontiguousarray(words)
+    _host.finish_digits(words, kind, parts, ddof, load_of(own), found.reshape(-1))
+    return found.astype(result, copy=False)
 
 
 def _of_part(array: Array, kept: int) -> Words:

@@ -5,6 +5,7 @@
 #include "bindings/gil.h"
 #include "bindings/numpy_arrays.h"
 #include "exact/exact.h"
+#include "exact/finish_integers.h"
 #include "exact/format.h"
 #include "exact/words.h"
 #include "threads/interrupts.h"
@@ -33,6 +34,9 @@ int gr_check_words(gr_words_error error, long long added)
     }
 }
 
+/* What is made of the digits of n elements, and of their squares after them. */
+typedef enum { GR_DIGITS_MEAN, GR_DIGITS_VAR, GR_DIGITS_STD, GR_DIGITS_NORM } gr_digits_finish;
+
 /* Rows whose elements lie side by side, and the words of each. */
 typedef struct {
     const char *data;
@@ -40,7 +44,10 @@ typedef struct {
     gr_load load, target;
     int components;
     int64_t *words;
-    char *out;          /* of gr_py_round_digits() */
+    char *out;         /* of gr_py_round_digits() and gr_py_finish_digits() */
+    const char *other; /* the other factors, if products of float64 numbers are added up */
+    gr_digits_finish finish;
+    double ddof;
     atomic_int failed;  /* a gr_words_error */
     atomic_llong added; /* of the row that failed */
 } rows_job;
@@ -61,6 +68,81 @@ static void add_rows(size_t task, void *context)
         gr_exact_sum_array(job->data + row * bytes, job->n, job->load, job->components, 1, sum);
         sum[0].count = job->n;
         (void)gr_exact_to_words(sum, job->components, job->load, job->words + row * words);
+    }
+}
+
+static void multiply_rows(size_t task, void *context)
+{
+    rows_job *job = context;
+    size_t words = gr_exact_words(1);
+    for (size_t row = task * job->each; row < end_of(job, task); row++) {
+        gr_products sum;
+        const double *x = (const double *)(const void *)job->data + row * job->n;
+        const double *y = (const double *)(const void *)job->other + row * job->n;
+        gr_products_init(&sum);
+        gr_products_add_arrays(&sum, x, y, job->n);
+        for (size_t i = 0; i < GR_PRODUCTS_PARTS; i++) {
+            sum.part[i].count = job->n; /* limits the sizes of digits that are read */
+            (void)gr_exact_to_words(&sum.part[i], 1, GR_LOAD_f64,
+                                    job->words + (row * GR_PRODUCTS_PARTS + i) * words);
+        }
+    }
+}
+
+static void finish_row(const rows_job *job, const gr_exact *sum, const gr_products *squares,
+                       char *out)
+{
+    bool is_spread = job->finish == GR_DIGITS_VAR || job->finish == GR_DIGITS_STD;
+    bool is_norm = job->finish == GR_DIGITS_NORM;
+    gr_finish_how how = {.kind = is_spread ? GR_FINISH_VARIANCE : GR_FINISH_RATIO,
+                         .root = is_norm || job->finish == GR_DIGITS_STD,
+                         .first_count = is_spread ? job->components : 1,
+                         .second_count = is_spread,
+                         .parts = is_spread ? job->components : 1,
+                         .ddof = job->ddof,
+                         .target = job->target};
+    gr_finish_sums of;
+    of.n = is_norm ? 1 : (double)sum[0].count;
+    of.mean = 0;
+    of.second[0] = *squares;
+    for (int i = 0; i < job->components; i++) {
+        gr_products_init(&of.first[i]);
+        of.first[i].part[1] = sum[i];
+    }
+    if (is_norm) {
+        of.first[0] = *squares;
+        for (int i = 0; i < job->components; i++)
+            of.first[0].part[1].flags |= sum[i].flags;
+    }
+    for (int i = 0; i < (job->finish == GR_DIGITS_MEAN ? job->components : 1); i++) {
+        of.first[0] = i ? of.first[i] : of.first[0];
+        gr_finish_in_integers(&how, &of, (unsigned char *)out);
+        out += gr_load_size(job->target);
+    }
+}
+
+static void finish_rows(size_t task, void *context)
+{
+    rows_job *job = context;
+    bool has_squares = job->finish != GR_DIGITS_MEAN;
+    size_t first = gr_exact_words(job->components), each = gr_exact_words(1);
+    size_t words = first + has_squares * GR_PRODUCTS_PARTS * each;
+    size_t size = gr_load_size(job->target) * (size_t)(has_squares ? 1 : job->components);
+    for (size_t row = task * job->each; row < end_of(job, task); row++) {
+        gr_exact sum[2];
+        gr_products squares;
+        gr_load load;
+        const int64_t *from = job->words + row * words;
+        int error = (int)gr_exact_from_words(from, job->components, sum, &load);
+        gr_products_init(&squares);
+        for (size_t i = 0; has_squares && !error && i < GR_PRODUCTS_PARTS; i++)
+            error = (int)gr_exact_from_words(from + first + i * each, 1, &squares.part[i], &load);
+        if (error) {
+            atomic_store(&job->failed, error);
+            atomic_store(&job->added, gr_words_added(from));
+            return;
+        }
+        finish_row(job, sum, &squares, job->out + row * size);
     }
 }
 
@@ -106,16 +188,23 @@ static bool is_words(PyArrayObject *words, size_t rows, int components)
 
 PyObject *gr_py_sum_digits(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    PyObject *data, *words;
+    PyObject *data, *words, *factors = Py_None;
     Py_ssize_t rows;
     int load, components;
-    if (!PyArg_ParseTuple(args, "OniiO", &data, &rows, &load, &components, &words))
+    if (!PyArg_ParseTuple(args, "OniiO|O", &data, &rows, &load, &components, &words, &factors))
         return NULL;
     PyArrayObject *array = gr_check_array(data, load, GR_ACC_f64, components);
     if (!array)
         return NULL;
+    PyArrayObject *other = factors == Py_None ? NULL : gr_check_array(factors, load, GR_ACC_f64, 1);
+    if (factors != Py_None && !other)
+        return NULL;
     if (rows < 1 || !gr_is_float((gr_load)load) || PyArray_SIZE(array) % rows ||
-        !PyArray_Check(words) || !is_words((PyArrayObject *)words, (size_t)rows, components)) {
+        !PyArray_Check(words) ||
+        (other &&
+         (load != GR_LOAD_f64 || components != 1 || PyArray_SIZE(other) != PyArray_SIZE(array))) ||
+        !is_words((PyArrayObject *)words, (size_t)rows * (other ? GR_PRODUCTS_PARTS : 1),
+                  components)) {
         PyErr_SetString(PyExc_ValueError, "the digits have no room for these rows");
         return NULL;
     }
@@ -124,8 +213,9 @@ PyObject *gr_py_sum_digits(PyObject *Py_UNUSED(module), PyObject *args)
                     .n = (size_t)(PyArray_SIZE(array) / rows),
                     .load = (gr_load)load,
                     .components = components,
+                    .other = other ? PyArray_DATA(other) : NULL,
                     .words = PyArray_DATA((PyArrayObject *)words)};
-    if (run(&job, add_rows, job.n + 100) < 0)
+    if (run(&job, other ? multiply_rows : add_rows, job.n + 100) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
@@ -151,6 +241,39 @@ PyObject *gr_py_round_digits(PyObject *Py_UNUSED(module), PyObject *args)
                     .words = PyArray_DATA((PyArrayObject *)words),
                     .out = PyArray_DATA(array)};
     if (rows && run(&job, round_rows, 300) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+PyObject *gr_py_finish_digits(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *words, *out;
+    int finish, target, components;
+    double ddof;
+    if (!PyArg_ParseTuple(args, "OiidiO", &words, &finish, &components, &ddof, &target, &out))
+        return NULL;
+    bool is_mean = finish == GR_DIGITS_MEAN;
+    PyArrayObject *array = gr_check_array(out, target, GR_ACC_f64, is_mean ? components : 1);
+    if (!array)
+        return NULL;
+    size_t rows = (size_t)PyArray_SIZE(array);
+    size_t each =
+        gr_exact_words(components) + (is_mean ? 0 : GR_PRODUCTS_PARTS * gr_exact_words(1));
+    if (!gr_is_float((gr_load)target) || !PyArray_Check(words) ||
+        PyArray_TYPE((PyArrayObject *)words) != NPY_INT64 ||
+        !PyArray_IS_C_CONTIGUOUS((PyArrayObject *)words) ||
+        (size_t)PyArray_SIZE((PyArrayObject *)words) != rows * each) {
+        PyErr_SetString(PyExc_ValueError, "there is no row of digits for each result");
+        return NULL;
+    }
+    rows_job job = {.rows = rows,
+                    .target = (gr_load)target,
+                    .components = components,
+                    .words = PyArray_DATA((PyArrayObject *)words),
+                    .out = PyArray_DATA(array),
+                    .finish = (gr_digits_finish)finish,
+                    .ddof = ddof};
+    if (rows && run(&job, finish_rows, 3000) < 0)
         return NULL;
     Py_RETURN_NONE;
 }

@@ -139,8 +139,11 @@ static PyMethodDef methods[] = {
      "cpu_sum_samples(integrand, from, to, n, acc, threads)\n--\n\n"
      "The sum of samples of an integrand: (the bytes of an accumulator, ms)."},
     {"sum_digits", gr_py_sum_digits, METH_VARARGS,
-     "sum_digits(array, rows, load, components, words)\n--\n\n"
-     "Stores the words of the exact sum of each row of a flat array."},
+     "sum_digits(array, rows, load, components, words, other=None)\n--\n\n"
+     "Stores the words of the exact sum of each row of a flat array, or of products."},
+    {"finish_digits", gr_py_finish_digits, METH_VARARGS,
+     "finish_digits(words, finish, components, ddof, load, out)\n--\n\n"
+     "Means, variances, standard deviations or norms of which rows have the digits."},
     {"round_digits", gr_py_round_digits, METH_VARARGS,
      "round_digits(words, load, components, out)\n--\n\n"
      "Stores the sums, rounded once to an element type, that rows of words have."},

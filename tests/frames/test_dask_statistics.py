@@ -1,0 +1,101 @@
+"""Statistics of Dask arrays: one bit pattern for any chunks and trees, that of gpureduce.exact."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from cases import array_of
+from gpureduce import exact
+
+da = pytest.importorskip("dask.array")
+dask = pytest.importorskip("dask")
+gd = pytest.importorskip("gpureduce.dask")
+
+NAMES = ["mean", "var", "std", "norm", "nansum", "nanmean", "nanvar", "nanstd"]
+DTYPES = ["float16", "float32", "float64", "complex64", "complex128", "int8", "int64", "bool"]
+CHUNKS = [((12, 8, 3), None), ((5, 3, 2), 2), ((1, 8, 1), {0: 3, 1: 2, 2: 2})]
+AXES = [None, 0, -1, (0, 2), ()]
+
+
+@pytest.fixture(autouse=True)
+def in_this_process():
+    with dask.config.set(scheduler="synchronous"):
+        yield
+
+
+def numbers(dtype):
+    x = array_of(dtype, 12 * 8 * 3).reshape(12, 8, 3).copy()
+    if np.dtype(dtype).kind in "fc":
+        x[2, 3, 1] = x[4, :, 2] = np.nan
+        x[:, 6, 0] = np.nan
+    return x
+
+
+def options(name):
+    return [{}] if name[-3:] not in ("var", "std") else [{}, {"ddof": 1}]
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", NAMES)
+def test_bits_are_those_of_the_whole_array(name, dtype):
+    for array in (numbers(dtype), np.nan_to_num(numbers(dtype)).astype(dtype)):
+        for axis, how in itertools.product(AXES, options(name)):
+            right = np.asarray(getattr(exact, name)(array, axis=axis, **how))
+            for chunks, split_every in CHUNKS:
+                x = da.from_array(array, chunks=chunks)
+                lazy = getattr(gd, name)(x, axis=axis, split_every=split_every, **how)
+                found = np.asarray(lazy.compute())
+                assert lazy.dtype == found.dtype == right.dtype and lazy.shape == right.shape
+                same = (found == right) | ((found != found) & (right != right))
+                assert same.all(), (axis, how, chunks)
+
+
+@pytest.mark.parametrize("values", [
+    [1e300, -1e300, 1e-300, 5e-324], [2**63 - 1, -(2**63), 2**60 + 1, 3], [np.inf, 1.0, 2.0, 3.0],
+    [np.inf, -np.inf, np.nan, 3.0], [1e8, 1e8 + 1, 1e8 + 2, 1e8 + 3], [-0.0, -0.0, -0.0, -0.0],
+])  # fmt: skip
+def test_edges(values):
+    x = np.array(values)
+    for name, ord in [("norm", 1), ("norm", np.inf), *((n, None) for n in NAMES)]:
+        how = {} if ord is None else {"ord": ord}
+        with np.errstate(invalid="ignore"):
+            right = getattr(exact, name)(x, **how)
+            found = getattr(gd, name)(da.from_array(x, chunks=1), split_every=2, **how).compute()
+        np.testing.assert_array_equal(found, right, err_msg=name)
+
+
+# As dask/array/tests/test_reductions.py does: shapes, `_meta` and values beside NumPy's.
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_dasks_own_checks(name, keepdims):
+    array = np.random.default_rng(3).standard_normal((10, 11, 2))
+    array[3, 4] = np.nan if name.startswith("nan") else 0
+    x = da.from_array(array, chunks=(4, 6, 1))
+    for axis in (None, 0, 1, -1, (0, 1), (1, 2)):
+        right = (np.linalg.vector_norm if name == "norm" else getattr(np, name))(
+            array, axis=axis, keepdims=keepdims
+        )
+        for split_every in (None, 2, {0: 2, 1: 4}):
+            found = getattr(gd, name)(x, axis=axis, keepdims=keepdims, split_every=split_every)
+            assert found._meta.ndim == np.ndim(right) and found._meta.dtype == right.dtype
+            da.utils.assert_eq(found, right)
+    unknown = x[:, 0, 0][x[:, 0, 0] > 0]
+    da.utils.assert_eq(getattr(gd, name)(unknown), getattr(gd, name)(unknown.compute()))
+
+
+@pytest.mark.parametrize(("call", "kind", "text"), [
+    (lambda x: gd.var(x, dtype="i4"), TypeError, "a statistic is a float"),
+    (lambda x: gd.var(x, ddof="1"), TypeError, "ddof must be a real number"),
+    (lambda x: gd.mean(x, axis=2), np.exceptions.AxisError, "2"),
+    (lambda x: gd.norm(x, ord=3), ValueError, "ord must be 1, 2 or inf, not 3"),
+    (lambda x: gd.norm(x + 1j, ord=1), TypeError, "order 1 of complex"),
+    (lambda x: gd.std(x.astype("M8[s]")), TypeError, "cannot be summed"),
+])  # fmt: skip
+def test_errors_come_before_anything_is_computed(call, kind, text):
+    with pytest.raises(kind, match=text):
+        call(da.ones(10, chunks=3))
