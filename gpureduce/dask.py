@@ -1,4 +1,4 @@
-"""Sums, means, variances and norms of Dask arrays: the same bits for any chunks, workers and `split_every`.
+"""Statistics of Dask arrays: the same bits for any chunks, workers and `split_every`.
 
 >>> import gpureduce.dask, dask.array as da  # doctest: +SKIP
 >>> x = da.random.standard_normal(10**9, chunks=10**7)  # doctest: +SKIP

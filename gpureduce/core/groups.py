@@ -345,8 +345,9 @@ class Segments(NamedTuple):
         if self.ids is None:
             return np.diff(self.offsets)
         counts = np.zeros(self.size, np.int64)
-        for first in range(0, len(self.ids), _PIECE):  # copies: others may change the ids
-            counts += np.bincount(self.ids_of(first, _PIECE), minlength=self.size)
+        for first in range(0, len(self.ids), _PIECE):  # NumPy checks them: others may change them
+            some = self.ids[first : first + _PIECE].astype(np.intp, copy=False)
+            counts += np.bincount(some, minlength=self.size)[: self.size]
         return counts
 
     def rows_of(self, which: Array, rows: int) -> Iterator[tuple[int, Array]]:

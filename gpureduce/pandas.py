@@ -1,0 +1,179 @@
+"""Sums, means and variances by group of pandas frames: each rounded once, in any order of the rows.
+
+>>> import gpureduce.pandas, pandas as pd
+>>> frame = pd.DataFrame({"city": ["a", "b", "a", "a"], "x": [1e16, 2.0, 1.0, -1e16]})
+>>> gpureduce.pandas.groupby(frame, "city").sum()
+        x
+city
+a     1.0
+b     2.0
+
+`import gpureduce` alone does not import pandas. pandas numbers the groups, and makes their index.
+"""  # noqa: W291
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from gpureduce import exact
+from gpureduce.core.checks import whole
+from gpureduce.core.dtypes import Array
+
+__all__ = ["GroupBy", "groupby"]
+
+
+def groupby(data: Any, by: Any = None, **how: Any) -> GroupBy:
+    """Group the rows of a frame or of a series, as ``data.groupby(by, **how)`` does.
+
+    Parameters
+    ----------
+    data
+        A DataFrame or Series.
+    by
+        What pandas takes: names of columns, functions, mappings, arrays, `pandas.Grouper`.
+    how
+        Keywords of pandas: ``level``, ``as_index``, ``sort``, ``dropna``, ``observed``.
+
+    Returns
+    -------
+    GroupBy
+        An object with `sum`, `mean`, `var`, `std` and `count`. ``[...]`` selects columns.
+
+    Examples
+    --------
+    >>> import gpureduce.pandas, pandas as pd
+    >>> frame = pd.DataFrame({"k": ["b", "a", "b"], "x": [1.0, 5.0, 4.0], "y": [1, 2, 4]})
+    >>> gpureduce.pandas.groupby(frame, "k")["x"].mean().to_dict()
+    {'a': 5.0, 'b': 2.5}
+    """
+    if not isinstance(data, (pd.DataFrame, pd.Series)):
+        raise TypeError(f"data must be a DataFrame or a Series, not {type(data).__name__}")
+    as_index = how.pop("as_index", True)
+    if isinstance(data, pd.Series) and not as_index:
+        raise TypeError("as_index=False is for a DataFrame")
+    grouped = data.groupby(by, **how)
+    if isinstance(data, pd.DataFrame):
+        data = data.loc[:, ~data.columns.isin(list(grouped.exclusions))]
+    return GroupBy(grouped, data, as_index)
+
+
+class GroupBy:
+    """Rows by group. Made by `groupby`.
+
+    Missing values are left out, as in pandas. Results have pandas' dtypes and index.
+
+    >>> import gpureduce.pandas, pandas as pd
+    >>> frame = pd.DataFrame({"k": [1, 1, 2], "x": [1e8, 1e8 + 2, 7.0]})
+    >>> gpureduce.pandas.groupby(frame, "k").var()["x"].tolist()
+    [2.0, nan]
+    """
+
+    def __init__(self, grouped: Any, data: Any, as_index: bool) -> None:
+        self._grouped, self._data, self._as_index = grouped, data, as_index
+
+    def __getitem__(self, columns: Any) -> GroupBy:
+        """The same groups of one column, or of a list of columns."""
+        self._grouped[columns]  # raises for a column that does not exist
+        return GroupBy(self._grouped, self._grouped.obj[columns], self._as_index)
+
+    def sum(self, numeric_only: bool = False, min_count: int = 0) -> Any:
+        """The sums. With fewer than `min_count` values, the sum is missing."""
+        return self._made("sum", numeric_only, min_count=whole("min_count", min_count, -1, 2**62))
+
+    def mean(self, numeric_only: bool = False) -> Any:
+        """The means."""
+        return self._made("mean", numeric_only)
+
+    def var(self, ddof: float = 1, numeric_only: bool = False) -> Any:
+        """The variances, by default with ddof=1."""
+        return self._made("var", numeric_only, ddof=ddof)
+
+    def std(self, ddof: float = 1, numeric_only: bool = False) -> Any:
+        """The standard deviations, by default with ddof=1."""
+        return self._made("std", numeric_only, ddof=ddof)
+
+    def count(self) -> Any:
+        """The numbers of values that are not missing, of columns of any dtype."""
+        return self._made("count", False)
+
+    def _made(self, kind: str, numeric_only: bool, **how: Any) -> Any:
+        one = self._one
+        if isinstance(self._data, pd.Series):
+            found = one(kind, self._data.name, self._data, how)
+            return found if self._as_index else found.reset_index()
+        columns = [self._data.iloc[:, i] for i in range(self._data.shape[1])]
+        names: Any = self._data.columns
+        if numeric_only:
+            kept = [i for i, column in enumerate(columns) if _numbers(column.dtype)]
+            columns, names = [columns[i] for i in kept], names[kept]
+        made = [one(kind, name, column, how) for name, column in zip(names, columns, strict=True)]
+        frame = pd.concat(made, axis=1) if made else pd.DataFrame(index=self._groups[1])
+        frame.columns = names
+        return frame if self._as_index else frame.reset_index()
+
+    @functools.cached_property
+    def _groups(self) -> tuple[Array, pd.Index]:
+        """The group of each row, -1 for a missing key, and the index of the groups."""
+        sizes = self._grouped.size()
+        numbers = self._grouped.ngroup()  # of the groups that have rows
+        if numbers.dtype.kind == "f":
+            numbers = numbers.fillna(-1)
+        ids, filled = numbers.to_numpy(np.intp), np.flatnonzero(sizes.to_numpy())
+        if len(filled) < len(sizes):
+            ids = np.append(filled, -1)[ids]
+        return ids, sizes.index
+
+    def _one(self, kind: str, name: Hashable, column: Any, how: dict[str, Any]) -> pd.Series:
+        ids, index = self._groups
+        dtype = column.dtype
+        own = _numbers(dtype)
+        if own is None and kind != "count":
+            raise TypeError(
+                f"column {name!r} has the dtype {dtype}, of which there is no {kind} here: select "
+                "other columns, or pass numeric_only=True"
+            )
+        known = column.notna().to_numpy() & (ids >= 0)
+        if not known.all():
+            ids, column = ids[known], column[known]
+        size = len(index)
+        if kind == "count":
+            counts = pd.Series(np.bincount(ids, minlength=size), index=index, name=name)
+            has_na = own is not None and isinstance(dtype, _Extension)
+            return counts.astype(_extension_of(counts.dtype, dtype)) if has_na else counts
+        values = column.to_numpy(own)
+        options = {"ddof": how["ddof"]} if "ddof" in how else {}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # of groups with too few values
+            found = getattr(exact, f"segment_{kind}")(values, ids, num_segments=size, **options)
+        made = pd.Series(found, index=index, name=name)
+        ddof, least = how.get("ddof", 0), how.get("min_count", 0)
+        is_extension = isinstance(dtype, _Extension)
+        if is_extension:
+            made = made.astype(_extension_of(found.dtype, dtype))
+        if not is_extension and ddof <= 1 and least <= 0:
+            return made  # exact's result of too few values is nan
+        counts = np.bincount(ids, minlength=size)
+        few = counts < least if kind == "sum" else counts <= ddof
+        return made.mask(few) if few.any() else made
+
+
+_Extension = pd.api.extensions.ExtensionDtype
+
+
+def _numbers(dtype: Any) -> np.dtype[Any] | None:
+    """The NumPy dtype of a column of numbers; None of other columns."""
+    own = getattr(dtype, "numpy_dtype", dtype)
+    return own if isinstance(own, np.dtype) and own.kind in "biufc" else None
+
+
+def _extension_of(found: np.dtype[Any], like: Any) -> str:
+    """The name of a dtype with missing values, of pandas or of Arrow."""
+    if isinstance(like, pd.ArrowDtype):
+        return f"{found.name}[pyarrow]"
+    return found.name.capitalize().replace("Uint", "UInt")

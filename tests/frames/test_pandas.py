@@ -1,0 +1,128 @@
+"""Groups of pandas frames: index, dtypes and missing values of pandas, and the bits of exact."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from gpureduce import exact
+
+pd = pytest.importorskip("pandas")
+gp = pytest.importorskip("gpureduce.pandas")
+
+RNG = np.random.default_rng(5)
+N = 400
+
+
+def frame():
+    x = RNG.standard_normal(N)
+    return pd.DataFrame(
+        {
+            "city": RNG.choice(["Bern", "Basel", None, "Genf"], N),
+            "kind": pd.Categorical(RNG.choice(["b", "a"], N), categories=["z", "b", "a"]),
+            "day": pd.Series(RNG.integers(1, 4, N)).where(RNG.random(N) < 0.9),
+            "x": np.where(RNG.random(N) < 0.1, np.nan, x),
+            "f4": x.astype("f4"),
+            "i": RNG.integers(-50, 50, N),
+            "u1": RNG.integers(0, 255, N).astype("u1"),
+            "b": x > 0,
+            "I64": pd.array(np.where(x > 1, None, RNG.integers(0, 9, N)), dtype="Int64"),
+            "F64": pd.array(np.where(x > 1, np.nan, x), dtype="Float64"),
+            "B": pd.array(x > 0, dtype="boolean"),
+        }
+    )
+
+
+FRAME = frame()
+KEYS = ["city", "kind", "day", ["city", "kind"], ["day", "kind", "city"], ["kind"]]
+KINDS = {"sum": [{}, {"min_count": 20}], "mean": [{}], "count": [{}],
+         "var": [{}, {"ddof": 0}, {"ddof": 3}], "std": [{}]}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("keys", KEYS, ids=str)
+def test_frames_are_those_of_pandas(keys, kind):
+    data = FRAME.drop(columns={"city", "kind", "day"} - {*np.atleast_1d(keys)})
+    cases = itertools.product((True, False), repeat=4)
+    for (sort, dropna, observed, as_index), how in itertools.product(cases, KINDS[kind]):
+        given = {"sort": sort, "dropna": dropna, "observed": observed, "as_index": as_index}
+        right = getattr(data.groupby(keys, **given), kind)(**how)
+        found = getattr(gp.groupby(data, keys, **given), kind)(**how)
+        pd.testing.assert_frame_equal(found, right, rtol=1e-5, atol=1e-5)
+
+
+def test_series_selections_and_other_keys():
+    for call in (
+        lambda g, d: g(d, "kind", observed=False)["x"].mean(),
+        lambda g, d: g(d, "kind", observed=False)[["x", "i"]].mean(),
+        lambda g, d: g(d.x, d.day).std(),
+        lambda g, d: g(d.set_index(["city", "day"]).x, level=["day", "city"]).sum(),
+        lambda g, d: g(d[["x"]], lambda row: row % 7).var(),
+        lambda g, d: g(d[["x", "i"]], np.arange(N) // 9).mean(),
+        lambda g, d: g(d[:0], "day")[["x"]].sum(),
+        lambda g, d: g(d[["x", "day"]], pd.Grouper(key="day")).mean(),
+        lambda g, d: g(d, "day").mean(numeric_only=True),
+        lambda g, d: g(d, "day", as_index=False)["x"].mean(),
+    ):
+        right, found = (
+            call(lambda d, by=None, **how: d.groupby(by, **how), FRAME),
+            call(gp.groupby, FRAME),
+        )
+        same = pd.testing.assert_series_equal if right.ndim == 1 else pd.testing.assert_frame_equal
+        same(found, right, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float64", "int64", "uint64", "complex128", "float16"]
+)
+def test_bits_are_those_of_each_group_in_any_order(dtype):
+    big = np.array([2.0**40, 3.0, -(2.0**40), 2.0**-9]) if dtype[0] != "u" else np.arange(1.0, 5)
+    with np.errstate(over="ignore"):
+        values = np.tile(big, 60).astype(dtype)
+    data = pd.DataFrame({"k": np.arange(240) * 7 % 11, "x": values})
+    for name in ("sum", "mean", "var", "std"):
+        how = {"ddof": 1} if name in ("var", "std") else {}
+        with np.errstate(invalid="ignore"):
+            right = [getattr(exact, name)(data.x[data.k == k].to_numpy(), **how) for k in range(11)]
+        for seed in range(3):
+            some = data.sample(frac=1, random_state=seed)
+            found = getattr(gp.groupby(some, "k")["x"], name)()
+            np.testing.assert_array_equal(found.to_numpy(), np.array(right))
+
+
+def test_arrow_and_wide_integers():
+    pytest.importorskip("pyarrow")
+    data = FRAME[["city", "F64", "I64"]].astype({"F64": "double[pyarrow]", "I64": "int64[pyarrow]"})
+    for name in ("sum", "mean", "std", "count"):
+        right = getattr(data.groupby("city"), name)()
+        found = getattr(gp.groupby(data, "city"), name)()
+        pd.testing.assert_frame_equal(
+            found, right, rtol=1e-9, atol=1e-12, check_dtype=name != "count"
+        )
+    wide = pd.DataFrame({"k": [1, 1, 1], "x": pd.array([2**62 + 1, None, 2**61], dtype="Int64")})
+    assert gp.groupby(wide, "k").sum()["x"].tolist() == [2**62 + 2**61 + 1]
+
+
+@pytest.mark.parametrize("values", [
+    list("abcd"), pd.date_range("2020", periods=4), pd.to_timedelta(range(4)),
+    pd.Categorical([1, 2, 1, 2]), np.array([1, None, 2, 3], object),
+], ids=["text", "dates", "times", "categories", "objects"])  # fmt: skip
+def test_columns_without_numbers_are_named(values):
+    data = pd.DataFrame({"k": [1, 2, 1, 1], "odd": values, "x": 1.0})
+    with pytest.raises(TypeError, match="column 'odd' has the dtype .* numeric_only=True"):
+        gp.groupby(data, "k").mean()
+    assert list(gp.groupby(data, "k").mean(numeric_only=True)) == ["x"]
+    pd.testing.assert_frame_equal(gp.groupby(data, "k").count(), data.groupby("k").count())
+
+
+def test_errors():
+    with pytest.raises(KeyError, match="nope"):
+        gp.groupby(FRAME, "nope")
+    with pytest.raises(KeyError, match="nope"):
+        gp.groupby(FRAME, "day")["nope"]
+    with pytest.raises(TypeError, match="must be a DataFrame or a Series, not list"):
+        gp.groupby([1], "day")
+    with pytest.raises(TypeError, match="ddof must be a real number"):
+        gp.groupby(FRAME, "day")["x"].var(ddof="1")
