@@ -1,0 +1,218 @@
+"""Statistics of xarray, each rounded once: importing this module adds the accessor ``exact``.
+
+>>> import gpureduce.xarray, numpy as np, xarray as xr
+>>> x = xr.DataArray(np.array([1e16, 1.0, -1e16, 2.0]), dims="time", name="x")
+>>> float(x.exact.sum("time")), float(x.sum("time"))
+(3.0, 2.0)
+
+`DataArray.exact` and `Dataset.exact` are an `ExactAccessor`. xarray itself makes names, dimensions,
+coordinates and attributes. Dask arrays stay lazy. `import gpureduce` alone does not import xarray.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import warnings
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from gpureduce import exact
+from gpureduce.core.checks import finite, whole
+
+__all__ = ["ExactAccessor", "Statistics", "Weighted"]
+
+Dims = Any  # a name, an iterable of names, ... or None, as in xarray
+
+
+class Statistics:
+    """Sums, means, variances and standard deviations of what xarray reduces.
+
+    `dim`, `skipna`, `keep_attrs` and other keywords are those of xarray's own methods: by default
+    a nan counts as missing. Each result is rounded once, and has the bits of `gpureduce.exact` in
+    any order of the elements and for any chunks.
+
+    >>> import gpureduce.xarray, xarray as xr
+    >>> x = xr.DataArray([1e8, 1e8 + 2, float("nan")], dims="t")
+    >>> float(x.exact.var()), float(x.exact.coarsen(t=3).mean()[0])
+    (1.0, 100000001.0)
+    """
+
+    def __init__(self, of: Any) -> None:
+        self._of = of
+
+    def sum(self, dim: Dims = None, *, skipna: bool | None = None, min_count: int | None = None,
+            keep_attrs: bool | None = None, **how: Any) -> Any:  # fmt: skip
+        """The sums. With fewer than `min_count` numbers, the sum is nan."""
+        least = 0 if min_count is None else whole("min_count", min_count, 0, 2**62)
+        return self._made("sum", dim, skipna, keep_attrs, how, min_count=least)
+
+    def mean(self, dim: Dims = None, *, skipna: bool | None = None,
+             keep_attrs: bool | None = None, **how: Any) -> Any:  # fmt: skip
+        """The means."""
+        return self._made("mean", dim, skipna, keep_attrs, how)
+
+    def var(self, dim: Dims = None, *, skipna: bool | None = None, ddof: float = 0,
+            keep_attrs: bool | None = None, **how: Any) -> Any:  # fmt: skip
+        """The variances."""
+        return self._made("var", dim, skipna, keep_attrs, how, ddof=finite("ddof", ddof))
+
+    def std(self, dim: Dims = None, *, skipna: bool | None = None, ddof: float = 0,
+            keep_attrs: bool | None = None, **how: Any) -> Any:  # fmt: skip
+        """The standard deviations."""
+        return self._made("std", dim, skipna, keep_attrs, how, ddof=finite("ddof", ddof))
+
+    def _made(
+        self, kind: str, dim: Dims, skipna: bool | None, keep_attrs: bool | None,
+        more: dict[str, Any], **how: Any,
+    ) -> Any:  # fmt: skip
+        obj = getattr(self._of, "_obj", getattr(self._of, "obj", self._of))
+        is_frame = isinstance(obj, xr.Dataset)
+        for name, one in (obj.data_vars if is_frame else {obj.name: obj}).items():
+            if one.dtype.kind in "mM" or (one.dtype.kind not in "biufc" and not is_frame):
+                raise _no_numbers(name, one.dtype, kind)
+        if not hasattr(self._of, "boundary"):  # coarsen takes no dimensions
+            more = more | {"dim": dim} | ({"numeric_only": True} if is_frame else {})
+        elif dim is not None:
+            raise TypeError("dim is given to coarsen, not to its statistics")
+        made = functools.partial(_reduced, kind=kind, skipna=skipna, **how)
+        return self._of.reduce(made, keep_attrs=keep_attrs, **more)
+
+
+class ExactAccessor(Statistics):
+    """Exact statistics of a DataArray or Dataset: ``ds.exact.mean("time")``.
+
+    >>> import gpureduce.xarray, xarray as xr
+    >>> x = xr.DataArray([1.0, 2.0, 6.0], dims="t", coords={"k": ("t", ["a", "b", "a"])})
+    >>> x.exact.groupby("k").mean().values.tolist()
+    [3.5, 2.0]
+    """
+
+    def groupby(self, *group: Any, **how: Any) -> Statistics:
+        """The statistics of groups: arguments as of xarray's `groupby`."""
+        return Statistics(self._of.groupby(*group, **how))
+
+    def groupby_bins(self, *group: Any, **how: Any) -> Statistics:
+        """The statistics of bins: arguments as of xarray's `groupby_bins`."""
+        return Statistics(self._of.groupby_bins(*group, **how))
+
+    def resample(self, *indexer: Any, **how: Any) -> Statistics:
+        """The statistics of periods: arguments as of xarray's `resample`."""
+        return Statistics(self._of.resample(*indexer, **how))
+
+    def coarsen(self, *dim: Any, **how: Any) -> Statistics:
+        """The statistics of blocks: arguments as of xarray's `coarsen`."""
+        return Statistics(self._of.coarsen(*dim, **how))
+
+    def weighted(self, weights: xr.DataArray) -> Weighted:
+        """Weighted sums and means: `weights` as of xarray's `weighted`."""
+        return Weighted(self._of, weights)
+
+
+for _register in (xr.register_dataarray_accessor, xr.register_dataset_accessor):
+    if not hasattr(xr.DataArray if "array" in _register.__name__ else xr.Dataset, "exact"):
+        _register("exact")(ExactAccessor)
+
+
+class Weighted:
+    """Weighted sums and means, each rounded once. Made by `ExactAccessor.weighted`.
+
+    >>> import gpureduce.xarray, xarray as xr
+    >>> x, w = (xr.DataArray(v, dims="t") for v in ([1.0, 2.0, 4.0], [1.0, 1.0, 2.0]))
+    >>> float(x.exact.weighted(w).mean("t"))
+    2.75
+    """
+
+    def __init__(self, of: Any, weights: xr.DataArray) -> None:
+        self._of, self._weights = of, of.weighted(weights).weights  # xarray checks them
+
+    def sum(self, dim: Dims = None, *, skipna: bool | None = None,
+            keep_attrs: bool | None = None) -> Any:  # fmt: skip
+        """The sums of weight times value."""
+        return self._made("sum", dim, skipna, keep_attrs)
+
+    def mean(self, dim: Dims = None, *, skipna: bool | None = None,
+             keep_attrs: bool | None = None) -> Any:  # fmt: skip
+        """The sums of weight times value over the sums of the weights of values."""
+        return self._made("mean", dim, skipna, keep_attrs)
+
+    def sum_of_weights(self, dim: Dims = None, *, keep_attrs: bool | None = None) -> Any:
+        """The sums of the weights of values that are not missing; nan where they are 0."""
+        return self._made("weights", dim, True, keep_attrs)
+
+    def _made(self, kind: str, dim: Dims, skipna: bool | None, keep_attrs: bool | None) -> Any:
+        self._of.weighted(self._weights)._check_dim(dim)
+
+        def one(x: xr.DataArray) -> Any:
+            if x.dtype.kind not in "biuf":
+                raise _no_numbers(x.name, x.dtype, f"weighted {kind}")
+            both = xr.broadcast(x, self._weights)
+            every: list[Hashable] = list(both[0].dims)
+            named = [dim] if isinstance(dim, str) else every if dim in (None, ...) else list(dim)
+            core = [one for one in every if one in named]
+            return xr.apply_ufunc(
+                _weighted, *both, input_core_dims=[core, core], keep_attrs=keep_attrs,
+                dask="parallelized", dask_gufunc_kwargs={"allow_rechunk": True},
+                output_dtypes=[np.result_type(x.dtype, self._weights.dtype, _least(x.dtype))],
+                kwargs={"kind": kind, "count": len(core), "skipna": skipna},
+            )  # fmt: skip
+
+        if isinstance(self._of, xr.Dataset):
+            return self._of.map(one, keep_attrs=keep_attrs)
+        found = one(self._of)
+        return found
+
+
+def _least(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return np.dtype(np.float64 if dtype.kind in "biu" else dtype)
+
+
+def _no_numbers(name: Any, dtype: object, kind: str) -> TypeError:
+    return TypeError(
+        f"{name!r} has the dtype {dtype}, of which there is no exact {kind}: leave it out, or take "
+        f"xarray's own {kind}"
+    )
+
+
+def _reduced(
+    x: Any, axis: Any = None, *, kind: str, skipna: bool | None, min_count: int = 0, **how: Any
+) -> Any:
+    """What `reduce` calls with an array of NumPy or Dask."""
+    if axis == () and kind in ("sum", "mean"):  # as xarray does
+        return x
+    skips = (skipna is None or skipna) and x.dtype.kind in "fc"
+    axis = tuple(axis) if isinstance(axis, list) else axis
+    of: Any = exact
+    if type(x).__module__.startswith("dask."):
+        import gpureduce.dask
+
+        of = gpureduce.dask
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of groups with too few numbers
+        found = getattr(of, f"nan{kind}" if skips else kind)(x, axis=axis, **how)
+    if min_count and skips:
+        numpy: Any = sys.modules["dask.array"] if of is not exact else np
+        found = numpy.where((~numpy.isnan(x)).sum(axis=axis) < min_count, np.nan, found)
+        found = found.astype(x.dtype)
+    return found
+
+
+def _weighted(x: Any, w: Any, kind: str, count: int, skipna: bool | None) -> Any:
+    """What is made of values and weights of one shape along the last `count` axes."""
+    result = np.result_type(x.dtype, w.dtype, _least(x.dtype))
+    x, w = (one.astype(_least(one.dtype), copy=False) for one in (x, w))
+    if (skipna is None or skipna) and x.dtype.kind == "f" and (missing := np.isnan(x)).any():
+        x, w = np.where(missing, 0, x), np.where(missing, 0, w)
+    shape = (*x.shape[: x.ndim - count], -1 if x.size else 0)
+    x, w = (one.reshape(shape).astype(result, copy=False) for one in (x, w))
+    if kind == "sum":
+        return exact.vecdot(x, w)
+    scale = np.asarray(exact.sum(w, axis=-1))
+    if kind == "weights":
+        return np.where(scale == 0, np.nan, scale).astype(result)
+    if (none := scale == 0).any():  # 0 / 0
+        w, x = np.where(none[..., None], 1, w), np.where(none[..., None], np.nan, x)
+    return exact.average(x.astype(result), -1, w.astype(result))

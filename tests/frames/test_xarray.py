@@ -1,0 +1,149 @@
+"""The accessor of xarray: xarray's names, coordinates and attributes, and the bits of exact."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from gpureduce import exact
+
+xr = pytest.importorskip("xarray")
+pytest.importorskip("gpureduce.xarray")
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+RNG = np.random.default_rng(8)
+TIME = np.arange("2000-01", "2002-01", dtype="M8[M]").astype("M8[ns]")
+
+
+def dataset(chunks=None):
+    x = RNG.standard_normal((24, 4, 5))
+    x[3], x[:, 1, 2], x[7, 2, 3] = np.nan, np.nan, np.inf
+    found = xr.Dataset(
+        {
+            "t2m": (("time", "lat", "lon"), x, {"units": "K"}),
+            "f4": (("time", "lat"), x[:, :, 0].astype("f4")),
+            "n": ("time", np.arange(24)),
+            "ok": (("lat",), x[0, :, 0] > 0),
+            "z": (("time", "lat"), x[:, :, 0] + 1j),
+            "height": ((), 2.0),
+        },
+        {
+            "time": TIME,
+            "lat": [0.0, 1, 2, 3],
+            "area": (("lat", "lon"), np.arange(1, 21.0).reshape(4, 5)),
+        },
+        {"title": "a test"},
+    )
+    return found.chunk(chunks) if chunks else found
+
+
+def chunked():
+    return [{}, pytest.param({"time": 5, "lat": 3}, id="dask")]
+
+
+@pytest.fixture(params=[None, {"time": 5, "lat": 3, "lon": 2}], ids=["numpy", "dask"])
+def data(request):
+    if request.param:
+        pytest.importorskip("dask.array")
+    return dataset(request.param)
+
+
+def close(found, right):
+    xr.testing.assert_allclose(found.compute(), right.compute(), rtol=1e-5, atol=1e-6)
+    assert type(found) is type(right)
+    pairs = found.data_vars.items() if isinstance(found, xr.Dataset) else [(found.name, found)]
+    for name, one in pairs:
+        other = right[name] if isinstance(right, xr.Dataset) else right
+        assert (one.dims, one.dtype, one.attrs) == (other.dims, other.dtype, other.attrs), name
+        assert list(one.coords) == list(other.coords) and one.chunks == other.chunks
+    assert found.attrs == right.attrs
+
+
+KINDS = {"sum": [{}, {"min_count": 20}, {"skipna": False}], "mean": [{}, {"skipna": False}],
+         "var": [{}, {"ddof": 1}], "std": [{"ddof": 1}, {"skipna": True}]}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_results_are_those_of_xarray(data, kind):
+    keeps = (None,) if data.chunks else (None, True, False)
+    dims = [None, ..., "time", ["time"], ("time", "lat"), [], "lon"]
+    for dim, how, keep in itertools.product(dims, KINDS[kind], keeps):
+        for of in (data.drop_vars(["z"]), data.t2m, data.f4[:, 0]):
+            if dim is not None and dim is not ... and not set(np.atleast_1d(dim)) <= set(of.dims):
+                with pytest.raises(ValueError, match="not found"):
+                    getattr(of.exact, kind)(dim, **how)
+                continue
+            if how.get("min_count") and isinstance(of, xr.Dataset):
+                of = of[["t2m"]]
+            right = getattr(of, kind)(dim, keep_attrs=keep, **how)
+            close(getattr(of.exact, kind)(dim, keep_attrs=keep, **how), right)
+    close(getattr(data.t2m.exact, kind)("lat", keepdims=True),
+          getattr(data.t2m, kind)("lat", keepdims=True))  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_groups_are_those_of_xarray(data, kind):
+    for of in (data[["t2m", "f4"]], data.t2m):
+        for call in (
+            lambda x: x.groupby("time.month"),
+            lambda x: x.groupby("time.season"),
+            lambda x: x.groupby_bins("lat", [-1, 0.5, 2.5, 9]),
+            lambda x: x.resample(time="QS"),
+            lambda x: x.coarsen(time=6),
+        ):
+            close(getattr(call(of.exact), kind)(), getattr(call(of), kind)())
+    close(getattr(data.t2m.exact.groupby("time.month"), kind)(...),
+          getattr(data.t2m.groupby("time.month"), kind)(...))  # fmt: skip
+
+
+def test_weights_are_those_of_xarray(data):
+    area, days = data.area, data.time.dt.days_in_month
+    zero = days * (data.n > 99)
+    every = (area, zero) if data.chunks else (area, days, area * days, zero)
+    for weights, of in itertools.product(every, (data[["t2m", "f4"]], data.t2m)):
+        for dim, kind in itertools.product((None, "time", ["lat", "time"]),
+                                           ("sum", "mean", "sum_of_weights")):  # fmt: skip
+            found = getattr(of.exact.weighted(weights), kind)(dim)
+            right = getattr(of.weighted(weights), kind)(dim)
+            xr.testing.assert_allclose(found.compute(), right.compute(), rtol=1e-5)
+            assert found.attrs == right.attrs
+    with pytest.raises(ValueError, match="cannot contain missing"):
+        data.t2m.exact.weighted(data.t2m).mean().compute()
+
+
+def test_bits_do_not_depend_on_chunks():
+    pytest.importorskip("dask.array")
+    x = xr.DataArray(RNG.standard_normal((50, 6)) * 10.0 ** RNG.integers(-9, 9, (50, 6)),
+                     dims=("t", "y"), coords={"k": ("t", np.arange(50) * 7 % 4)})  # fmt: skip
+    w = abs(x[:, 0])
+    for kind in KINDS:
+        right = getattr(exact, kind)(x.values, axis=0)
+        parts = [getattr(exact, kind)(x.values[x.k == k], axis=0) for k in range(4)]
+        for chunks in (None, 7, {"t": 1, "y": 4}):
+            some = x.copy(data=x.chunk(chunks).data) if chunks else x
+            np.testing.assert_array_equal(getattr(some.exact, kind)("t"), right)
+            found = getattr(some.exact.groupby("k"), kind)().transpose("k", "y")
+            np.testing.assert_array_equal(found, np.array(parts))
+            mean = some.exact.weighted(w).mean("t")
+            np.testing.assert_array_equal(mean, exact.average(x.values, 0, w.values))
+
+
+def test_issue_10026_of_xarray():
+    """A float32 mean of 0.5 was 0.125 with bottleneck."""
+    x = xr.DataArray(np.full(2**26, 0.5, np.float32), dims="t")
+    assert float(x.exact.mean()) == 0.5
+
+
+@pytest.mark.parametrize("dtype", ["M8[ns]", "m8[ns]", "U3", "O"])
+def test_variables_without_numbers_are_named(dtype):
+    x = xr.DataArray(np.zeros(3, "i8").astype(dtype), dims="t", name="odd")
+    with pytest.raises(TypeError, match="'odd' has the dtype .* no exact mean"):
+        x.exact.mean()
+    both = xr.Dataset({"x": ("t", np.ones(3)), "odd": x})
+    if dtype[0] in "mM":
+        with pytest.raises(TypeError, match="'odd' has the dtype"):
+            both.exact.mean()
+    else:
+        assert list(both.exact.mean()) == list(both.mean()) == ["x"]
