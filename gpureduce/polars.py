@@ -1,0 +1,122 @@
+"""Sums, means and variances by group of Polars frames: each rounded once, in any order of the rows.
+
+>>> import gpureduce.polars, polars as pl
+>>> frame = pl.DataFrame({"city": ["a", "b", "a", "a"], "x": [1e16, 2.0, 1.0, -1e16]})
+>>> gpureduce.polars.group_by(frame, "city").sum().rows()
+[('a', 1.0), ('b', 2.0)]
+
+`import gpureduce` alone does not import Polars. Polars finds the groups.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from gpureduce import exact
+
+__all__ = ["GroupBy", "group_by"]
+
+_ROW = "gpureduce row"
+
+
+def group_by(data: pl.DataFrame, *by: Any, **named_by: Any) -> GroupBy:
+    """Group the rows of a frame, as ``data.group_by(*by, maintain_order=True)`` does.
+
+    Parameters
+    ----------
+    data
+        A DataFrame.
+    by, named_by
+        Names of columns, lists of them, or expressions.
+
+    Returns
+    -------
+    GroupBy
+        An object with `sum`, `mean`, `var`, `std` and `count`. ``[...]`` selects columns.
+
+    Examples
+    --------
+    >>> import gpureduce.polars, polars as pl
+    >>> frame = pl.DataFrame({"k": ["b", None, "b"], "x": [1.0, 5.0, 4.0]})
+    >>> gpureduce.polars.group_by(frame, "k").mean().rows()
+    [('b', 2.5), (None, 5.0)]
+    """
+    if not isinstance(data, pl.DataFrame):
+        raise TypeError(f"data must be a polars.DataFrame, not {type(data).__name__}")
+    keys = data.select(*by, **named_by)
+    rows = pl.int_range(keys.height, dtype=pl.UInt32, eager=True).alias(_ROW)
+    found = keys.with_columns(rows).group_by(keys.columns, maintain_order=True).agg(_ROW)
+    ids = np.empty(keys.height, np.int64)
+    counts = found[_ROW].list.len().to_numpy()
+    ids[found[_ROW].explode().to_numpy()] = np.repeat(np.arange(found.height), counts)
+    return GroupBy(found.drop(_ROW), ids, data.drop(keys.columns, strict=False))
+
+
+class GroupBy:
+    """Rows by group. Made by `group_by`.
+
+    A null value is left out, and a nan makes a nan, as in Polars. The mean of no values is null.
+    Groups come in the order of their first rows. A null key is a group.
+
+    >>> import gpureduce.polars, polars as pl
+    >>> frame = pl.DataFrame({"k": [1, 1, 2], "x": [1e8, 1e8 + 2, None], "s": ["a", "b", "c"]})
+    >>> gpureduce.polars.group_by(frame, "k")["x"].var().rows()
+    [(1, 2.0), (2, None)]
+    """
+
+    def __init__(self, keys: pl.DataFrame, ids: Any, data: pl.DataFrame) -> None:
+        self._keys, self._ids, self._data = keys, ids, data
+
+    def __getitem__(self, columns: str | list[str]) -> GroupBy:
+        """The same groups of one column, or of a list of columns."""
+        return GroupBy(self._keys, self._ids, self._data.select(columns))
+
+    def sum(self) -> pl.DataFrame:
+        """The sums. Those of integers are of 64 bits."""
+        return self._made("sum", 0)
+
+    def mean(self) -> pl.DataFrame:
+        """The means."""
+        return self._made("mean", 1)
+
+    def var(self, ddof: int = 1) -> pl.DataFrame:
+        """The variances, by default with ddof=1."""
+        return self._made("var", ddof + 1, ddof=ddof)
+
+    def std(self, ddof: int = 1) -> pl.DataFrame:
+        """The standard deviations, by default with ddof=1."""
+        return self._made("std", ddof + 1, ddof=ddof)
+
+    def count(self) -> pl.DataFrame:
+        """The numbers of values that are not null, of columns of any dtype."""
+        return self._made("count", 0)
+
+    def _made(self, kind: str, least: int, **how: Any) -> pl.DataFrame:
+        columns = [self._one(kind, least, column, how) for column in self._data]
+        return self._keys.with_columns(columns)
+
+    def _one(self, kind: str, least: int, column: pl.Series, how: dict[str, Any]) -> pl.Series:
+        dtype, ids, size = column.dtype, self._ids, self._keys.height
+        is_wide = dtype in (pl.Int128, getattr(pl, "UInt128", None))
+        is_number = dtype.is_float() or dtype.is_integer() or dtype == pl.Boolean
+        if (is_wide or not is_number) and kind != "count":
+            raise TypeError(
+                f"column {column.name!r} has the dtype {dtype}, of which there is no {kind} here: "
+                "select other columns"
+            )
+        if column.null_count():
+            ids = ids[column.is_not_null().to_numpy()]
+            column = column.drop_nulls()
+        counts = np.bincount(ids, minlength=size)
+        if kind == "count":
+            return pl.Series(column.name, counts)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # of groups with too few values
+            of = getattr(exact, f"segment_{kind}")
+            found = pl.Series(column.name, of(column.to_numpy(), ids, num_segments=size, **how))
+        few = pl.Series(counts < least)
+        return found.set(few, None) if few.any() else found

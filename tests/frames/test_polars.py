@@ -1,0 +1,63 @@
+"""Groups of Polars frames: keys and nulls of Polars, and the bits of exact."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from gpureduce import exact
+
+pl = pytest.importorskip("polars")
+pytest.importorskip("polars.testing")
+gp = pytest.importorskip("gpureduce.polars")
+
+RNG = np.random.default_rng(6)
+N = 300
+X = RNG.standard_normal(N)
+FRAME = pl.DataFrame({
+    "city": RNG.choice(["Bern", "Basel", "Genf"], N), "day": RNG.integers(0, 3, N),
+    "f": RNG.choice([0.5, np.nan, -0.0, 0.0], N), "x": X, "x4": X.astype("f4"),
+    "i": RNG.integers(-9, 9, N), "u": RNG.integers(0, 9, N).astype("u4"), "b": X > 0,
+}).with_columns(pl.when(pl.col("x") < 1).then(pl.col("city")).alias("city"),
+                pl.when(pl.col("x") < 0.8).then(pl.col("x", "i")).name.keep())  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["sum", "mean", "var", "std", "count"])
+@pytest.mark.parametrize("keys", [["city"], ["day", "city"], ["f"], [pl.col("day") % 2]], ids=str)
+def test_frames_are_those_of_polars(keys, kind):
+    data = FRAME.drop({"city", "day", "f"} - {str(key) for key in keys} - {"day"})
+    for how in ({}, {"ddof": 0}, {"ddof": 2}) if kind in ("var", "std") else ({},):
+        every = [getattr(pl.all(), kind)(**how)]
+        right = data.group_by(keys, maintain_order=True).agg(*every)
+        found = getattr(gp.group_by(data, keys), kind)(**how)
+        pl.testing.assert_frame_equal(found, right, rel_tol=1e-5, abs_tol=1e-5, check_dtypes=False)
+
+
+def test_bits_are_those_of_each_group_in_any_order():
+    big = np.tile([2.0**60, 3.0, -(2.0**60), 2.0**-9], 60)
+    data = pl.DataFrame({"k": np.arange(240) * 7 % 11, "x": big, "y": big[::-1].astype("f4")})
+    for name, column in itertools.product(("sum", "mean", "var", "std"), "xy"):
+        how = {"ddof": 1} if name in ("var", "std") else {}
+        parts = [data.filter(pl.col("k") == k)[column].to_numpy() for k in range(11)]
+        right = [getattr(exact, name)(part, **how) for part in parts]
+        for seed in range(3):
+            some = data.sample(fraction=1, shuffle=True, seed=seed)
+            found = getattr(gp.group_by(some, "k")[column], name)().sort("k")[column]
+            np.testing.assert_array_equal(found.to_numpy(), np.array(right))
+
+
+def test_empty_frames_and_errors():
+    assert gp.group_by(FRAME[:0], "day")["x"].mean().shape == (0, 2)
+    from decimal import Decimal
+
+    odd = pl.DataFrame({"k": [1, 1], "s": ["a", None], "d": [Decimal(1), Decimal(2)]})
+    for name in "sd":
+        with pytest.raises(TypeError, match=f"column '{name}' has the dtype .* no mean"):
+            gp.group_by(odd, "k")[name].mean()
+    assert gp.group_by(odd, "k").count().rows() == [(1, 1, 2)]
+    with pytest.raises(TypeError, match="must be a polars.DataFrame, not LazyFrame"):
+        gp.group_by(FRAME.lazy(), "day")
+    with pytest.raises(pl.exceptions.ColumnNotFoundError, match="nope"):
+        gp.group_by(FRAME, "nope")
