@@ -9,7 +9,7 @@ a     1.0
 b     2.0
 
 `import gpureduce` alone does not import pandas. pandas numbers the groups, and makes their index.
-"""  # noqa: W291
+"""
 
 from __future__ import annotations
 

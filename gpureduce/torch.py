@@ -1,4 +1,4 @@
-"""Sums for PyTorch: operators that work under autograd, torch.compile and torch.func.vmap.
+"""Sums and statistics for PyTorch, under autograd, torch.compile and torch.func.vmap.
 
 >>> import gpureduce.torch, torch  # doctest: +SKIP
 >>> x = torch.ones(3, 4, requires_grad=True)  # doctest: +SKIP
@@ -10,17 +10,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
+from gpureduce import exact as _exact
+from gpureduce.core.checks import finite, shown
 from gpureduce.core.dtypes import named
 from gpureduce.core.segments import segment_sum as _segment_sum
 from gpureduce.core.summation import sum as _sum
 
-__all__ = ["index_add", "segment_sum", "sum"]
+__all__ = [
+    "dot",
+    "index_add",
+    "mean",
+    "norm",
+    "segment_mean",
+    "segment_sum",
+    "std",
+    "sum",
+    "var",
+    "vecdot",
+]
+
+Dims = int | Sequence[int] | None
 
 
 def sum(
@@ -57,14 +74,16 @@ def sum(
     ValueError
         A dimension is named twice, or there is no such strategy.
     """
-    dims = None if dim is None else [dim] if isinstance(dim, int) else list(dim)
-    dims = _checked(dims, x.dim()) if dims else None  # an empty one means all, as in torch.sum
+    dims = _checked(dim, x.dim())
     result: torch.Tensor = torch.ops.gpureduce.sum(x, dims, bool(keepdim), dtype, strategy)
     return result
 
 
-def _checked(dims: list[int], count: int) -> list[int] | None:
-    """The dimensions, none of them negative."""
+def _checked(dim: Dims, count: int) -> list[int] | None:
+    """The dimensions, none of them negative. None of them means all, as in torch.sum."""
+    dims = [] if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    if not dims:
+        return None
     most = max(count, 1)
     for one in dims:
         if not -most <= one < most:
@@ -139,10 +158,15 @@ def _remember(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
     ctx.shape, ctx.dtype, ctx.axes = x.shape, x.dtype, _axes(x, dim)
 
 
+def _with_axes(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+    """A gradient with dimensions of size 1 where there was a reduction."""
+    for axis in () if ctx.keepdim else sorted(ctx.axes):
+        gradient = gradient.unsqueeze(axis)
+    return gradient
+
+
 def _gradient(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None, None, None]:
-    if not ctx.keepdim:
-        for axis in sorted(ctx.axes):
-            gradient = gradient.unsqueeze(axis)
+    gradient = _with_axes(ctx, gradient)
     return gradient.to(ctx.dtype).expand(ctx.shape), None, None, None, None
 
 
@@ -164,6 +188,251 @@ def _(
     x = x.movedim(in_dims[0], 0)
     dims = range(x.dim() - 1) if dim is None else dim
     return _add(x, [one + 1 for one in dims], keepdim, dtype, strategy), 0
+
+
+# --- statistics --------------------------------------------------------------------------------
+
+
+def mean(
+    x: torch.Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
+) -> torch.Tensor:
+    """The mean, as torch.mean, rounded once: the bits of `gpureduce.exact.mean`.
+
+    The gradient is that of the mean over the number of elements, one rounded division: it is
+    exact. `dtype` rounds the mean; elements are not cast.
+    """
+    return _statistic(x, "mean", dim, keepdim, dtype)
+
+
+def var(
+    x: torch.Tensor, dim: Dims = None, *, correction: float = 1, keepdim: bool = False
+) -> torch.Tensor:
+    """The variance, as torch.var, rounded once: the bits of `gpureduce.exact.var`.
+
+    The gradient, ``2 (x - mean) / (n - correction)``, takes the exact mean, but rounds the mean,
+    the difference and the products: it is not exact.
+    """
+    return _statistic(x, "var", dim, keepdim, None, correction)
+
+
+def std(
+    x: torch.Tensor, dim: Dims = None, *, correction: float = 1, keepdim: bool = False
+) -> torch.Tensor:
+    """The standard deviation, as torch.std, rounded once.
+
+    The gradient, ``(x - mean) / ((n - correction) std)``, is rounded several times: not exact.
+    That of equal elements is 0.
+    """
+    return _statistic(x, "std", dim, keepdim, None, correction)
+
+
+def norm(x: torch.Tensor, ord: float = 2, dim: Dims = None, keepdim: bool = False) -> torch.Tensor:
+    """The norm of order 1 or 2, as torch.linalg.vector_norm, rounded once. Nothing overflows.
+
+    The gradient of order 1 is a sign, and exact. That of order 2, ``x / norm``, is rounded twice or
+    more: it is not exact. That of zeros is 0.
+    """
+    if not isinstance(ord, (int, float)) or ord not in (1, 2):
+        raise ValueError(f"ord must be 1 or 2, not {shown(ord)}")
+    return _statistic(x, f"norm{int(ord)}", dim, keepdim, None)
+
+
+def dot(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """The sum of the products of two one-dimensional tensors, as torch.dot, rounded once.
+
+    The gradient of an element is one rounded product: it is exact, except of complex numbers.
+    """
+    if x.dim() != 1 or x.shape != y.shape:
+        raise ValueError(
+            "dot takes two one-dimensional tensors of one length, not of the shapes "
+            f"{tuple(x.shape)} and {tuple(y.shape)}: vecdot takes tensors of more dimensions"
+        )
+    return vecdot(x.conj(), y)
+
+
+def vecdot(x: torch.Tensor, y: torch.Tensor, *, dim: int = -1) -> torch.Tensor:
+    """The sums of conj(x) y along a dimension, as torch.linalg.vecdot, each rounded once.
+
+    Tensors are broadcast. The gradient of an element is one rounded product: it is exact, except
+    of complex numbers and of elements that were broadcast, whose gradients PyTorch adds up.
+    """
+    if x.dtype != y.dtype:
+        raise TypeError(f"both tensors have one dtype, not {x.dtype} and {y.dtype}")
+    _refuse_integers(x, "products", "torch.dot is exact for them")
+    x, y = torch.broadcast_tensors(x, y)
+    (axis,) = _checked(dim, x.dim()) or (0,)
+    if x.dim() == 0:
+        raise ValueError("vecdot takes tensors of at least 1 dimension")
+    result: torch.Tensor = torch.ops.gpureduce.vecdot(x, y, axis)
+    return result
+
+
+def _refuse_integers(x: torch.Tensor, what: str, cure: str) -> None:
+    if not (x.is_floating_point() or x.is_complex()):
+        raise TypeError(f"exact {what} are those of floats, not of {x.dtype}: {cure}")
+
+
+def _statistic(
+    x: torch.Tensor, kind: str, dim: Dims, keepdim: bool, dtype: torch.dtype | None,
+    correction: float = 0,
+) -> torch.Tensor:  # fmt: skip
+    if dtype is None:
+        _refuse_integers(x, f"{kind.rstrip('12')}s", "pass x.double()")
+    how = _checked(dim, x.dim()), bool(keepdim), dtype, finite("correction", correction)
+    result: torch.Tensor = torch.ops.gpureduce.statistic(x, kind, *how)
+    return result
+
+
+def _of_mean(ctx: Any, x: torch.Tensor, found: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
+    return (g / ctx.n).expand(ctx.shape)
+
+
+def _of_var(ctx: Any, x: torch.Tensor, found: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
+    centred = x - _made(x, "mean", ctx.axes, True, None, 0)
+    return (
+        (2 / max(ctx.n - ctx.correction, 0) if ctx.n > ctx.correction else math.nan) * g * centred
+    )
+
+
+def _of_std(ctx: Any, x: torch.Tensor, found: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
+    return _of_var(ctx, x, found, (g / (2 * found)).masked_fill(found == 0, 0))
+
+
+def _of_norm(ctx: Any, x: torch.Tensor, found: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
+    return x * (g / found).masked_fill(found == 0, 0)
+
+
+def _of_sizes(ctx: Any, x: torch.Tensor, found: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
+    return x.sgn() * g
+
+
+class _Kind(NamedTuple):
+    """A statistic: its function for arrays and tensors on a GPU, its keywords and gradient."""
+
+    compute: Callable[..., Any]
+    gradient: Callable[..., torch.Tensor]
+    takes_ddof: bool = False
+    more: dict[str, Any] = {}  # noqa: RUF012
+
+
+_KINDS = {
+    "mean": _Kind(_exact.mean, _of_mean),
+    "var": _Kind(_exact.var, _of_var, True),
+    "std": _Kind(_exact.std, _of_std, True),
+    "norm1": _Kind(_exact.norm, _of_sizes, more={"ord": 1}),
+    "norm2": _Kind(_exact.norm, _of_norm, more={"ord": 2}),
+}
+
+
+def _dtype_of(x: torch.Tensor, kind: str, dtype: torch.dtype | None) -> torch.dtype:
+    own = x.dtype if dtype is None else dtype
+    return own if kind == "mean" else own.to_real()
+
+
+@torch.library.custom_op("gpureduce::statistic", mutates_args=())
+def _made(
+    x: torch.Tensor,
+    kind: str,
+    dim: Sequence[int] | None,
+    keepdim: bool,
+    dtype: torch.dtype | None,
+    correction: float,
+) -> torch.Tensor:
+    of, result = _KINDS[kind], _dtype_of(x, kind, dtype)
+    how: dict[str, Any] = of.more | {"axis": _axes(x, dim), "keepdims": keepdim}
+    if kind == "mean":
+        how["dtype"] = str(result).removeprefix("torch.")
+    if of.takes_ddof:
+        how["ddof"] = correction
+    if x.is_cuda:
+        found: torch.Tensor = of.compute(x, **how)
+        return found.contiguous()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # too few elements give nan, as in PyTorch
+        return _from_host(of.compute(_host_array(x), **how), result)
+
+
+@_made.register_fake
+def _(
+    x: torch.Tensor,
+    kind: str,
+    dim: Sequence[int] | None,
+    keepdim: bool,
+    dtype: torch.dtype | None,
+    correction: float,
+) -> torch.Tensor:
+    return x.new_empty(_shape(x.shape, _axes(x, dim), keepdim), dtype=_dtype_of(x, kind, dtype))
+
+
+def _remember_statistic(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+    x, ctx.kind, dim, ctx.keepdim, _, ctx.correction = inputs
+    ctx.shape, ctx.dtype, ctx.axes = x.shape, x.dtype, _axes(x, dim)
+    ctx.n = math.prod(x.shape[axis] for axis in ctx.axes)
+    ctx.save_for_backward(*(() if ctx.kind == "mean" else (x, output)))
+
+
+def _statistic_gradient(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    x, found = ctx.saved_tensors or (gradient, gradient)
+    found, gradient = _with_axes(ctx, found), _with_axes(ctx, gradient)
+    made = _KINDS[ctx.kind].gradient(ctx, x, found, gradient).to(ctx.dtype)
+    return made, None, None, None, None, None
+
+
+_made.register_autograd(_statistic_gradient, setup_context=_remember_statistic)
+
+
+@_made.register_vmap
+def _(
+    info: Any,
+    in_dims: tuple[int | None, ...],
+    x: torch.Tensor,
+    kind: str,
+    dim: Sequence[int] | None,
+    keepdim: bool,
+    dtype: torch.dtype | None,
+    correction: float,
+) -> tuple[torch.Tensor, int | None]:
+    x = x.movedim(in_dims[0] or 0, 0)
+    dims = [one + 1 for one in (range(x.dim() - 1) if dim is None else dim)]
+    if not dims:  # of scalars
+        return _made(x.unsqueeze(1), kind, [1], False, dtype, correction), 0
+    return _made(x, kind, dims, keepdim, dtype, correction), 0
+
+
+@torch.library.custom_op("gpureduce::vecdot", mutates_args=())
+def _multiplied(x: torch.Tensor, y: torch.Tensor, dim: int) -> torch.Tensor:
+    if x.is_cuda:
+        found: torch.Tensor = _exact.vecdot(x.contiguous(), y.contiguous(), axis=dim)
+        return found.contiguous()
+    return _from_host(_exact.vecdot(_host_array(x), _host_array(y), axis=dim), x.dtype)
+
+
+@_multiplied.register_fake
+def _(x: torch.Tensor, y: torch.Tensor, dim: int) -> torch.Tensor:
+    return x.new_empty(_shape(x.shape, (dim,), False))
+
+
+def _remember_factors(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+    x, y, ctx.dim = inputs
+    ctx.save_for_backward(x, y)
+
+
+def _products(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, None]:
+    x, y = ctx.saved_tensors
+    g = gradient.unsqueeze(ctx.dim)
+    return g.conj() * y, g * x, None
+
+
+_multiplied.register_autograd(_products, setup_context=_remember_factors)
+
+
+@_multiplied.register_vmap
+def _(
+    info: Any, in_dims: tuple[int | None, ...], x: torch.Tensor, y: torch.Tensor, dim: int
+) -> tuple[torch.Tensor, int | None]:
+    both = [one.unsqueeze(0).expand(info.batch_size, *one.shape) if at is None
+            else one.movedim(at, 0) for one, at in zip((x, y), in_dims, strict=False)]  # fmt: skip
+    return _multiplied(*both, dim + 1), 0
 
 
 # --- sums by segment ---------------------------------------------------------------------------
@@ -207,6 +476,39 @@ def segment_sum(
     ValueError
         An id or offset is wrong, and `check` is not False.
     """
+    more = dtype, strategy, sorted, check
+    return _by_segment(values, segment_ids, offsets, num_segments, more)
+
+
+def segment_mean(
+    values: torch.Tensor,
+    segment_ids: torch.Tensor | None = None,
+    *,
+    offsets: torch.Tensor | None = None,
+    num_segments: int | None = None,
+    dtype: torch.dtype | None = None,
+) -> torch.Tensor:
+    """The mean of the rows of each segment, rounded once. That of no rows is nan.
+
+    The arguments are those of `segment_sum`. The gradient of a row is that of its mean over the
+    number of rows, one rounded division: it is exact. Tensors in host memory only, so far: on a
+    GPU it is a TypeError.
+    """
+    if values.is_cuda:
+        raise TypeError(
+            "segment_mean takes tensors in host memory: on a GPU, divide segment_sum by the "
+            "numbers of rows, which rounds twice"
+        )
+    if dtype is None:
+        _refuse_integers(values, "means", "pass dtype=torch.float64")
+    more = dtype, "mean", None, True
+    return _by_segment(values, segment_ids, offsets, num_segments, more)
+
+
+def _by_segment(
+    values: torch.Tensor, segment_ids: torch.Tensor | None,
+    offsets: torch.Tensor | None, num_segments: int | None, more: tuple[Any, ...],
+) -> torch.Tensor:  # fmt: skip
     if (segment_ids is None) == (offsets is None):
         how = "neither" if segment_ids is None else "both"
         raise TypeError(f"pass either segment_ids or offsets, not {how}")
@@ -220,8 +522,8 @@ def segment_sum(
             num_segments = max(int(segment_ids.max()) + 1, 0) if segment_ids.numel() else 0
     rest = values.shape[1:]
     rows = values if values.dim() <= 2 else values.flatten(1)  # without rows, too
-    how_ = num_segments, dtype, strategy, sorted, check
-    found: torch.Tensor = torch.ops.gpureduce.segment_sum(rows, segment_ids, offsets, *how_)
+    op = torch.ops.gpureduce.segment_sum
+    found: torch.Tensor = op(rows, segment_ids, offsets, num_segments, *more)
     return found if values.dim() <= 2 else found.reshape(num_segments, *rest)
 
 
@@ -284,17 +586,27 @@ def _add_segments(
     check: bool,
 ) -> torch.Tensor:
     result = _result_dtype(values, dtype)
-    if result.is_floating_point != values.is_floating_point() and not result.is_complex:
+    is_mean = strategy == "mean"
+    if (
+        not is_mean
+        and result.is_floating_point != values.is_floating_point()
+        and not result.is_complex
+    ):
         values = values.to(result)
     name = str(result).removeprefix("torch.")
-    how: dict[str, Any] = {"num_segments": num_segments, "strategy": strategy, "dtype": name}
-    how |= {"timing": False, "sorted": sorted, "check": check}
+    how: dict[str, Any] = {"num_segments": num_segments, "dtype": name}
+    if not is_mean:
+        how |= {"strategy": strategy, "timing": False, "sorted": sorted, "check": check}
     if values.is_cuda:
         found: torch.Tensor = _segment_sum(values, segment_ids, offsets=offsets, **how).value
         return found
     numbers = {"segment_ids": segment_ids, "offsets": offsets}
     how |= {key: x.numpy() for key, x in numbers.items() if x is not None}
-    return _from_host(_segment_sum(_host_array(values), **how).value, result)
+    if not is_mean:
+        return _from_host(_segment_sum(_host_array(values), **how).value, result)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a segment without rows gives nan
+        return _from_host(_exact.segment_mean(_host_array(values), **how), result)
 
 
 @_add_segments.register_fake
@@ -312,7 +624,8 @@ def _(
 
 
 def _remember_segments(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
-    values, segment_ids, offsets, *_ = inputs
+    values, segment_ids, offsets, ctx.size, _, strategy, *_ = inputs
+    ctx.is_mean = strategy == "mean"
     ctx.save_for_backward(segment_ids, offsets)
     ctx.dtype, ctx.rows = values.dtype, values.shape[0]
 
@@ -322,6 +635,10 @@ def _gather(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]
     if ids is None:
         segments = torch.arange(offsets.shape[0] - 1, device=offsets.device)
         ids = torch.repeat_interleave(segments, offsets.long().diff(), output_size=ctx.rows)
+    if ctx.is_mean:
+        counts = ids.new_zeros(ctx.size, dtype=torch.long)
+        counts = counts.index_add(0, ids.long(), torch.ones_like(ids, dtype=torch.long))
+        gradient = gradient / counts.reshape(-1, *(1,) * (gradient.dim() - 1))
     rows = gradient.to(ctx.dtype).index_select(0, ids.long())
     return rows, None, None, None, None, None, None, None
 

@@ -112,8 +112,11 @@ class ExactAccessor(Statistics):
         return Weighted(self._of, weights)
 
 
-for _register in (xr.register_dataarray_accessor, xr.register_dataset_accessor):
-    if not hasattr(xr.DataArray if "array" in _register.__name__ else xr.Dataset, "exact"):
+for _kind, _register in (
+    (xr.DataArray, xr.register_dataarray_accessor),
+    (xr.Dataset, xr.register_dataset_accessor),
+):
+    if not hasattr(_kind, "exact"):  # a reload would warn
         _register("exact")(ExactAccessor)
 
 

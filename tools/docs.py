@@ -29,7 +29,17 @@ import gpureduce
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 HTML = DOCS / "_build" / "html"
-MODULES = ("dask", "emulator", "plot", "lectures", "lecture_findings", "exact_bench")
+MODULES = (
+    "dask",
+    "pandas",
+    "polars",
+    "xarray",
+    "emulator",
+    "plot",
+    "lectures",
+    "lecture_findings",
+    "exact_bench",
+)
 
 
 def sources() -> list[Path]:

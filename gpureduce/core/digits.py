@@ -106,7 +106,7 @@ def _squares_of(array: Array, kept: int) -> Words:
     x = np.ascontiguousarray(array, np.float64)
     if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and x.size and abs(x).max() > 2**53:
         low, high = map(np.ascontiguousarray, exact.halves(array))
-        pairs = ((low, low), (2 * low, high), (high, high))
+        pairs: tuple[tuple[Array, Array], ...] = ((low, low), (2 * low, high), (high, high))
     else:
         finite = np.isfinite(x)
         x = x if finite.all() else np.where(finite, x, 0.0)

@@ -111,7 +111,7 @@ def test_arrow_and_wide_integers():
 ], ids=["text", "dates", "times", "categories", "objects"])  # fmt: skip
 def test_columns_without_numbers_are_named(values):
     data = pd.DataFrame({"k": [1, 2, 1, 1], "odd": values, "x": 1.0})
-    with pytest.raises(TypeError, match="column 'odd' has the dtype .* numeric_only=True"):
+    with pytest.raises(TypeError, match=r"column 'odd' has the dtype .* numeric_only=True"):
         gp.groupby(data, "k").mean()
     assert list(gp.groupby(data, "k").mean(numeric_only=True)) == ["x"]
     pd.testing.assert_frame_equal(gp.groupby(data, "k").count(), data.groupby("k").count())

@@ -57,7 +57,7 @@ def test_empty_frames_and_errors():
         with pytest.raises(TypeError, match=f"column '{name}' has the dtype .* no mean"):
             gp.group_by(odd, "k")[name].mean()
     assert gp.group_by(odd, "k").count().rows() == [(1, 1, 2)]
-    with pytest.raises(TypeError, match="must be a polars.DataFrame, not LazyFrame"):
+    with pytest.raises(TypeError, match=r"must be a polars.DataFrame, not LazyFrame"):
         gp.group_by(FRAME.lazy(), "day")
     with pytest.raises(pl.exceptions.ColumnNotFoundError, match="nope"):
         gp.group_by(FRAME, "nope")

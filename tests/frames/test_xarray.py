@@ -139,7 +139,7 @@ def test_issue_10026_of_xarray():
 @pytest.mark.parametrize("dtype", ["M8[ns]", "m8[ns]", "U3", "O"])
 def test_variables_without_numbers_are_named(dtype):
     x = xr.DataArray(np.zeros(3, "i8").astype(dtype), dims="t", name="odd")
-    with pytest.raises(TypeError, match="'odd' has the dtype .* no exact mean"):
+    with pytest.raises(TypeError, match=r"'odd' has the dtype .* no exact mean"):
         x.exact.mean()
     both = xr.Dataset({"x": ("t", np.ones(3)), "odd": x})
     if dtype[0] in "mM":
