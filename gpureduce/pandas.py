@@ -2,11 +2,8 @@
 
 >>> import gpureduce.pandas, pandas as pd
 >>> frame = pd.DataFrame({"city": ["a", "b", "a", "a"], "x": [1e16, 2.0, 1.0, -1e16]})
->>> gpureduce.pandas.groupby(frame, "city").sum()
-        x
-city
-a     1.0
-b     2.0
+>>> gpureduce.pandas.groupby(frame, "city")["x"].sum().to_dict()
+{'a': 1.0, 'b': 2.0}
 
 `import gpureduce` alone does not import pandas. pandas numbers the groups, and makes their index.
 """
@@ -23,7 +20,8 @@ import pandas as pd
 
 from gpureduce import exact
 from gpureduce.core.checks import whole
-from gpureduce.core.dtypes import Array
+from gpureduce.core.dtypes import Array, number_name
+from gpureduce.core.registry import NUMBERS
 
 __all__ = ["GroupBy", "groupby"]
 
@@ -118,8 +116,8 @@ class GroupBy:
         return frame if self._as_index else frame.reset_index()
 
     @functools.cached_property
-    def _groups(self) -> tuple[Array, pd.Index]:
-        """The group of each row, -1 for a missing key, and the index of the groups."""
+    def _groups(self) -> tuple[Array, pd.Index, Array | None]:
+        """The group of each row, -1 for a missing key; the index; the rows with keys, or None."""
         sizes = self._grouped.size()
         numbers = self._grouped.ngroup()  # of the groups that have rows
         if numbers.dtype.kind == "f":
@@ -127,10 +125,11 @@ class GroupBy:
         ids, filled = numbers.to_numpy(np.intp), np.flatnonzero(sizes.to_numpy())
         if len(filled) < len(sizes):
             ids = np.append(filled, -1)[ids]
-        return ids, sizes.index
+        known = ids >= 0
+        return ids, sizes.index, None if known.all() else known
 
     def _one(self, kind: str, name: Hashable, column: Any, how: dict[str, Any]) -> pd.Series:
-        ids, index = self._groups
+        ids, index, with_key = self._groups
         dtype = column.dtype
         own = _numbers(dtype)
         if own is None and kind != "count":
@@ -138,7 +137,9 @@ class GroupBy:
                 f"column {name!r} has the dtype {dtype}, of which there is no {kind} here: select "
                 "other columns, or pass numeric_only=True"
             )
-        known = column.notna().to_numpy() & (ids >= 0)
+        known = column.notna().to_numpy()
+        if with_key is not None:
+            known = known & with_key
         if not known.all():
             ids, column = ids[known], column[known]
         size = len(index)
@@ -169,7 +170,7 @@ _Extension = pd.api.extensions.ExtensionDtype
 def _numbers(dtype: Any) -> np.dtype[Any] | None:
     """The NumPy dtype of a column of numbers; None of other columns."""
     own = getattr(dtype, "numpy_dtype", dtype)
-    return own if isinstance(own, np.dtype) and own.kind in "biufc" else None
+    return own if isinstance(own, np.dtype) and number_name(own) in NUMBERS else None
 
 
 def _extension_of(found: np.dtype[Any], like: Any) -> str:

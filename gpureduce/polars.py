@@ -48,6 +48,8 @@ def group_by(data: pl.DataFrame, *by: Any, **named_by: Any) -> GroupBy:
     if not isinstance(data, pl.DataFrame):
         raise TypeError(f"data must be a polars.DataFrame, not {type(data).__name__}")
     keys = data.select(*by, **named_by)
+    if not keys.width:
+        raise ValueError("name at least one column as the key")
     rows = pl.int_range(keys.height, dtype=pl.UInt32, eager=True).alias(_ROW)
     found = keys.with_columns(rows).group_by(keys.columns, maintain_order=True).agg(_ROW)
     ids = np.empty(keys.height, np.int64)

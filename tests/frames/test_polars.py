@@ -59,5 +59,7 @@ def test_empty_frames_and_errors():
     assert gp.group_by(odd, "k").count().rows() == [(1, 1, 2)]
     with pytest.raises(TypeError, match=r"must be a polars.DataFrame, not LazyFrame"):
         gp.group_by(FRAME.lazy(), "day")
+    with pytest.raises(ValueError, match="at least one column"):
+        gp.group_by(FRAME)
     with pytest.raises(pl.exceptions.ColumnNotFoundError, match="nope"):
         gp.group_by(FRAME, "nope")
