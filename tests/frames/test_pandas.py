@@ -107,7 +107,7 @@ def test_arrow_and_wide_integers():
 
 @pytest.mark.parametrize("values", [
     list("abcd"), pd.date_range("2020", periods=4), pd.to_timedelta(range(4)),
-    pd.Categorical([1, 2, 1, 2]), np.array([1, None, 2, 3], object),
+    pd.Categorical([1, 2, 1, 2]), np.ones(4, "g"), np.array([1, None, 2, 3], object),
 ], ids=["text", "dates", "times", "categories", "long doubles", "objects"])  # fmt: skip
 def test_columns_without_numbers_are_named(values):
     data = pd.DataFrame({"k": [1, 2, 1, 1], "odd": values, "x": 1.0})
