@@ -16,7 +16,7 @@ gd = pytest.importorskip("gpureduce.dask")
 
 NAMES = ["mean", "var", "std", "norm", "nansum", "nanmean", "nanvar", "nanstd"]
 DTYPES = ["float16", "float32", "float64", "complex64", "complex128", "int8", "int64", "bool"]
-CHUNKS = [((12, 8, 3), None), ((5, 3, 2), 2), ((1, 8, 1), {0: 3, 1: 2, 2: 2})]
+CHUNKS = [((5, 8, 2), 2), ((4, 3, 3), {0: 3, 1: 2, 2: 2})]
 AXES = [None, 0, -1, (0, 2), ()]
 
 
@@ -42,16 +42,18 @@ def options(name):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", NAMES)
 def test_bits_are_those_of_the_whole_array(name, dtype):
-    for array in (numbers(dtype), np.nan_to_num(numbers(dtype)).astype(dtype)):
-        for axis, how in itertools.product(AXES, options(name)):
-            right = np.asarray(getattr(exact, name)(array, axis=axis, **how))
-            for chunks, split_every in CHUNKS:
-                x = da.from_array(array, chunks=chunks)
-                lazy = getattr(gd, name)(x, axis=axis, split_every=split_every, **how)
-                found = np.asarray(lazy.compute())
-                assert lazy.dtype == found.dtype == right.dtype and lazy.shape == right.shape
-                same = (found == right) | ((found != found) & (right != right))
-                assert same.all(), (axis, how, chunks)
+    array = numbers(dtype)
+    if not name.startswith("nan"):
+        array = np.nan_to_num(array).astype(dtype)
+    for axis, how in itertools.product(AXES, options(name)):
+        right = np.asarray(getattr(exact, name)(array, axis=axis, **how))
+        for chunks, split_every in CHUNKS:
+            x = da.from_array(array, chunks=chunks)
+            lazy = getattr(gd, name)(x, axis=axis, split_every=split_every, **how)
+            found = np.asarray(lazy.compute())
+            assert lazy.dtype == found.dtype == right.dtype and lazy.shape == right.shape
+            same = (found == right) | ((found != found) & (right != right))
+            assert same.all(), (axis, how, chunks)
 
 
 @pytest.mark.parametrize("values", [

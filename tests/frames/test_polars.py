@@ -25,7 +25,9 @@ FRAME = pl.DataFrame({
 
 
 @pytest.mark.parametrize("kind", ["sum", "mean", "var", "std", "count"])
-@pytest.mark.parametrize("keys", [["city"], ["day", "city"], ["f"], [pl.col("day") % 2]], ids=range(4))
+@pytest.mark.parametrize(
+    "keys", [["city"], ["day", "city"], ["f"], [pl.col("day") % 2]], ids=range(4)
+)
 def test_frames_are_those_of_polars(keys, kind):
     data = FRAME.drop({"city", "day", "f"} - {str(key) for key in keys} - {"day"})
     for how in ({}, {"ddof": 0}, {"ddof": 2}) if kind in ("var", "std") else ({},):
