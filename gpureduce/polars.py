@@ -78,7 +78,7 @@ class GroupBy:
         return GroupBy(self._keys, self._ids, self._data.select(columns))
 
     def sum(self) -> pl.DataFrame:
-        """The sums. Those of integers are of 64 bits."""
+        """The sums. Sums of integers have 64 bits."""
         return self._made("sum", 0)
 
     def mean(self) -> pl.DataFrame:

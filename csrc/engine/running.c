@@ -21,7 +21,7 @@ static gr_running_lines lines_of(const gr_groups_request *request, const gr_axis
                                  gr_axis_list *kept)
 {
     ptrdiff_t size = (ptrdiff_t)gr_axis_element_bytes(request->load);
-    const gr_axis *last = &kept->dim[kept->count - 1];
+    const gr_axis *last = kept->count ? &kept->dim[kept->count - 1] : &one;
     gr_axis along = *axis, columns = one;
     uint64_t period = axis->size;
     bool are_beside = kept->count && gr_axis_distance(last->in) < gr_axis_distance(axis->in);

@@ -15,9 +15,9 @@ enum {
     GR_RUNNING_SUMS = GR_RUNNING_BLOCK + 64 /* that a block keeps in shared memory */
 };
 
-/* `outer` times `columns` lines of `n` elements. Steps are in elements, of entries in bytes. Sums
- * begin anew after each `period` elements. `width` is a power of two up to a warp. Each line has
- * `tiles`, and all lines together are `strips` of `width` lines. */
+/* `outer` times `columns` lines of `n` elements. Steps between elements are in elements, and steps
+ * between entries in bytes. Sums begin anew after each `period` elements. `width` is a power of two
+ * up to a warp. Each line has `tiles`, and all lines together are `strips` of `width` lines. */
 typedef struct {
     const void *in;
     uint64_t n, columns, outer;

@@ -10,7 +10,8 @@ from typing import Any, NoReturn
 from gpureduce.core.checks import nearest, no_such, shown
 from gpureduce.text import visible
 
-# Adds a command: its name, its function, what it does, and its options as argparse takes them.
+# Adds a command. Arguments: the name, the function, a sentence on what the command does, and the
+# options with their argparse keywords.
 Command = Callable[..., None]
 
 

@@ -1,4 +1,4 @@
-"""Running sums of arrays on a device: the bits of those in host memory."""
+"""Running sums of arrays on a device have the bits of running sums of arrays in host memory."""
 
 from __future__ import annotations
 

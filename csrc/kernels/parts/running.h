@@ -5,7 +5,8 @@
 #include "matrix.h"
 #include "shared/running.h"
 
-/* A sum of neighbours. `begins`: only of those from a place on where sums begin anew. */
+/* A sum of neighbours. `begins`: sums begin anew at one of them, and this sum is of the elements
+ * from the last such element on. */
 template <typename Acc> struct Run {
     Acc sum;
     bool begins;
@@ -97,7 +98,8 @@ __device__ __forceinline__ void store_zero(const Line<T> &line, const gr_sums &o
         store_bits(line.to - line.of.to_step, 0, of.bytes);
 }
 
-/* The elements from `i` on before the next of those at which sums begin anew; 0 if i is one. */
+/* How many elements, from element `i` on, come before the next element at which sums begin anew. 0:
+ * sums begin anew at element i. */
 __device__ __forceinline__ size_t until_next(const gr_running_lines &of, size_t i)
 {
     if (of.period >= of.n)

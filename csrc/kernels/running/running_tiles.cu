@@ -8,7 +8,7 @@
  * Tiles come in groups, and groups are added in their order, so that sums in plain floats are the
  * same in every run. Entries whose rounding is not proven are left to running_again.
  *
- * Still wasted: each element is added up twice, once to know the sums before the others. */
+ * Still wasted: each element is added twice, once for the tile's sum and once for its entry. */
 #include "parts/running.h"
 
 template <typename In, typename Acc>
