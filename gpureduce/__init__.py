@@ -34,6 +34,7 @@ from gpureduce.version import VERSION
 
 if TYPE_CHECKING:
     from gpureduce import emulator, exact, plot
+    from gpureduce.auditing.audit import Audit, assert_reproducible, audit
     from gpureduce.bench.benchmark import Measurement, benchmark
     from gpureduce.bench.tuning import Tuned, tune
     from gpureduce.core.accumulator import Accumulator
@@ -70,6 +71,7 @@ _warn_of_threads()
 
 # The modules of the other public names. A module is imported when one of its names is first used.
 _HOMES = {
+    "auditing.audit": "Audit assert_reproducible audit",
     "bench.benchmark": "Measurement benchmark",
     "bench.tuning": "Tuned tune",
     "core.accumulator": "Accumulator",
@@ -103,6 +105,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split
 
 __all__ = [
     "Accumulator",
+    "Audit",
     "Calibration",
     "Choice",
     "Comparison",
@@ -128,6 +131,8 @@ __all__ = [
     "Timing",
     "Tuned",
     "Verdict",
+    "assert_reproducible",
+    "audit",
     "benchmark",
     "build_info",
     "calibrate",

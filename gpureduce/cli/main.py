@@ -21,6 +21,7 @@ from gpureduce.bench.suites import axis, page, scoreboard, several_devices, stra
 from gpureduce.bench.suites import segments as bench_segments
 from gpureduce.cli import (
     assignment,
+    audit,
     check,
     explain,
     grade,
@@ -288,6 +289,7 @@ def _parser() -> Parser:
     replay.register(command)
     check.register(command)
     grade.register(command)
+    audit.register(command)
     assignment.register(command)
     lectures.register(command)
     about = "find the quickest kernels of this card for `fast`"

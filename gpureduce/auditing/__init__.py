@@ -1,0 +1,1 @@
+"""Audits: whether a function gives the same bits in any circumstances, and how exact it is."""
