@@ -88,7 +88,7 @@ def _candidates(truth: str, arrays: Sequence[Array], got: Array) -> Iterator[Arr
 def _distance(name: str, wanted: Array, got: Result) -> Accuracy:
     (exactly,) = results_of(wanted.astype(got.values.dtype))
     far = np.nan_to_num(got.ulps(exactly), nan=np.inf)
-    if not far.size:
+    if not far.any():
         return Accuracy(name, 0.0, 0.0, "")
     at = [int(i) for i in np.unravel_index(np.argmax(far), far.shape)]
     return Accuracy(name, float(far.max()), float(far.mean()), got.path + (str(at) if at else ""))

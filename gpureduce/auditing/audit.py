@@ -67,7 +67,7 @@ class Audit:
         ]  # fmt: skip
         notes = [*self.arrays]
         if found := self.accuracy:
-            where = f", at {found.first}" if found.greatest and found.first else ""
+            where = f", at {found.first}" if found.first else ""
             notes.append(
                 f"from the exact {found.truth}: {_number(found.greatest)} ulps at most{where}; "
                 f"{found.mean:.3g} on average"
@@ -116,6 +116,8 @@ def _check_arrays(arrays: Sequence[Any], along: Any) -> list[int | None]:
             why = f"is a {type(x).__name__}: pass numpy.asarray of it"
         elif library_of(x) is None:
             why = f"is a {type(x).__name__}: pass arrays, and bind the rest by functools.partial"
+        elif axis is not None and not x.shape:
+            why = "has no axes: its entry of along must be None"
         if why:
             raise TypeError(f"argument {i} {why}")
         if axis is not None:

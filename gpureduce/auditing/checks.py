@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from gpureduce.auditing.libraries import Library, NotApplicable, library_of
+from gpureduce.auditing.libraries import NUMPY, NotApplicable, library_of
 from gpureduce.auditing.results import Differences, Result, results_of
 from gpureduce.core.arrays import random_numbers
 from gpureduce.core.dtypes import Array
@@ -32,15 +32,16 @@ class Case:
     def __init__(
         self, f: Callable[..., Any], arrays: Sequence[Any], alongs: Sequence[int | None]
     ) -> None:
-        self.f, self.arrays, self.alongs = f, arrays, alongs
-        self.libraries = [library_of(x) or Library() for x in arrays]
-        pairs = zip(self.libraries, arrays, strict=True)
-        chosen = sorted(pairs, key=lambda pair: type(pair[0]) is Library)  # NumPy's are the last
-        self.library, self.example = chosen[0]
-        self.along = next(i for i, axis in enumerate(alongs) if axis is not None)
-        self.n: int = arrays[self.along].shape[alongs[self.along]]
-        self.arrays = self.copies()
+        self.f, self.alongs = f, alongs
+        self.arrays = [x.detach() if hasattr(x, "detach") else x for x in arrays]
+        self.libraries = [library_of(x) or NUMPY for x in arrays]
+        self.library = next((one for one in self.libraries if one is not NUMPY), NUMPY)
+        self.example = arrays[self.libraries.index(self.library)]
+        self.n: int = next(
+            x.shape[axis] for x, axis in zip(arrays, alongs, strict=True) if axis is not None
+        )
         self.before = results_of(self.arrays)
+        self.arrays = self.copies()
         given = self.copies()
         try:
             found = f(*given)
@@ -54,15 +55,14 @@ class Case:
         """The axes of the batch in each result: their sizes change with the batch's."""
         shapes = [one.values.shape for one in self.reference]
         for rows in (np.arange(self.n + 1) % self.n, np.arange(self.n // 2)):
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception, SystemExit):
                 found = [one.values.shape for one in self.call(rows)]
                 return [
-                    tuple(i for i, sizes in enumerate(zip(*both, strict=True))
-                          if sizes == (self.n, len(rows)))
+                    tuple(i for i, pair in enumerate(zip(*both, strict=True))
+                          if pair == (self.n, len(rows)))
                     for both in zip(shapes, found, strict=True)
                 ]  # fmt: skip
-        at = self.alongs[self.along] or 0
-        return [(at,) if shape[at : at + 1] == (self.n,) else () for shape in shapes]
+        return [tuple(i for i, n in enumerate(shape) if n == self.n)[:1] for shape in shapes]
 
     def copies(
         self, rows: Array | None = None, shift: int = 0, step: int = 1, reverse: bool = False
@@ -70,11 +70,12 @@ class Case:
         """Copies of the arrays, or of rows of them, each in its order of axes or in the reverse."""
         found = []
         for x, axis, library in zip(self.arrays, self.alongs, self.libraries, strict=True):
-            order = library.order(x)
-            values = x if rows is None or axis is None else library.take(x, rows, axis)
+            order = library.own("order", x)
+            if rows is not None and axis is not None:
+                x = library.own("take", x, rows, axis)
             if order is not None:
-                values = library.place(values, order[::-1] if reverse else order, shift, step)
-            found.append(values)
+                x = library.place(x, order[::-1] if reverse else order, shift, step)
+            found.append(x)
         return found
 
     def call(self, rows: Array | None = None, **layout: Any) -> list[Result]:
@@ -83,18 +84,20 @@ class Case:
 
     def layouts(self, *layouts: dict[str, Any]) -> Calls:
         """Calls with other layouts of the arrays in memory."""
-        pairs = zip(self.libraries, self.arrays, strict=True)
-        if all(library.order(x) is None for library, x in pairs):
+        if self.library.own("order", self.example) is None:
             raise NotApplicable(f"{self.library.name} decides on the layout of its arrays")
         return ((self.call(**layout), None) for layout in layouts)
 
-    def pieces(self, pieces: Sequence[Array], least: int = 2) -> Calls:
+    def pieces(self, *pieces: Array) -> Calls:
         """Calls with rows of the batch."""
         if not any(self.axes):
             raise NotApplicable("no result has an axis of the batch")
-        if self.n < least:
-            raise NotApplicable("the batch has one row")
-        return ((self.call(rows), rows) for rows in pieces)
+        return ((self.call(rows), rows) for rows in pieces if len(rows))
+
+    def within(self, context: str) -> Iterator[tuple[list[Result], None]]:
+        """A call within a context of the library."""
+        with self.library.own(context, self.example):
+            yield self.call(), None
 
 
 def _permuted(case: Case) -> Calls:
@@ -103,20 +106,19 @@ def _permuted(case: Case) -> Calls:
 
 
 def _cut(case: Case) -> Calls:
-    every, half, third = np.arange(case.n), case.n // 2, max(1, case.n // 3)
-    return case.pieces([every[:half], every[half:], every[:third], every[third:]])
+    every, half, third = np.arange(case.n), case.n // 2, case.n // 3
+    return case.pieces(every[:half], every[half:], every[:third], every[third:])
 
 
 def _rows(case: Case) -> Calls:
-    chosen = np.unique(np.linspace(0, case.n - 1, _MOST_ROWS).astype(np.int64))
-    return case.pieces([*chosen[:, None]])
+    return case.pieces(*np.unique(np.linspace(0, case.n - 1, _MOST_ROWS, dtype=int))[:, None])
 
 
 def _padded(case: Case) -> Calls:
     """The other rows are copies of rows of the batch, so their results are known."""
     n, other = case.n, random_numbers(0).integers(0, case.n, 2 * case.n + 7)
     sizes = ((0, 1), (3, n // 2), (n, n + 7))
-    return case.pieces([np.r_[other[:a], np.arange(n), other[:b]] for a, b in sizes], least=1)
+    return case.pieces(*(np.r_[other[:a], np.arange(n), other[:b]] for a, b in sizes))
 
 
 def _load(case: Case) -> Calls:
@@ -127,30 +129,27 @@ def _load(case: Case) -> Calls:
         start.wait()
         with contextlib.ExitStack() as stack:
             with contextlib.suppress(NotApplicable):
-                stack.enter_context(case.library.stream(case.example))
+                stack.enter_context(case.library.own("stream", case.example))
             return [case.call() for _ in range(_RUNS)]
 
     with ThreadPoolExecutor(_THREADS) as pool:
         return [(one, None) for found in pool.map(run, range(_THREADS)) for one in found]
 
 
-def _within(method: str) -> Callable[[Case], Iterator[tuple[list[Result], None]]]:
-    def calls(case: Case) -> Iterator[tuple[list[Result], None]]:
-        with getattr(case.library, method)(case.example):
-            yield case.call(), None
-
-    return calls
+def _graph(case: Case) -> Calls:
+    copies = case.copies()
+    yield case.library.own("graph", case.example, case.f, copies, results_of), None
 
 
 def _compiled(case: Case) -> Calls:
-    compiled = case.library.compiled(case.f)
+    compiled = case.library.own("compiled", case.f)
     return ((results_of(compiled(*case.copies())), None) for _ in range(2))
 
 
 def _moved(case: Case) -> Calls:
-    pairs = zip(case.libraries, case.copies(), strict=True)
-    own = type(case.library)
-    yield results_of(case.f(*(one.moved(x) if type(one) is own else x for one, x in pairs))), None
+    pairs, own = zip(case.libraries, case.copies(), strict=True), case.library
+    arrays = [one.own("moved", x) if one is own else x for one, x in pairs]
+    yield results_of(case.f(*arrays)), None
 
 
 @dataclass(frozen=True)
@@ -175,10 +174,9 @@ CHECKS = (
     Check("strides", "gaps, and another order of axes",
           lambda case: case.layouts({"step": 2}, {"reverse": True})),
     Check("load", "four threads call it at once", _load, True),
-    Check("threads", "another number of threads", _within("threads"), True),
-    Check("stream", "another stream", _within("stream"), True),
-    Check("graph", "played from a CUDA graph",
-          lambda c: [(c.library.graph(c.f, c.copies(), results_of), None)]),
+    Check("threads", "another number of threads", lambda c: c.within("threads"), True),
+    Check("stream", "another stream", lambda c: c.within("stream"), True),
+    Check("graph", "played from a CUDA graph", _graph),
     Check("compiled", "compiled", _compiled),
     Check("device", "on the CPU, or on a card", _moved),
 )  # fmt: skip

@@ -4,188 +4,159 @@ from __future__ import annotations
 
 import contextlib
 import math
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from gpureduce.core.arrays import as_array
 from gpureduce.core.dtypes import Array
-from gpureduce.lazy_import import load_other
 
 _ALIGNMENT = 64  # bytes
-
-# The methods of some libraries, and why a check that needs them does not apply to the others.
-_LACKS = {
-    "threads": "no call sets the number of {}'s threads",
-    "stream": "{} has no streams that a caller chooses",
-    "graph": "only PyTorch's functions are captured",
-    "compiled": "{} has no compiler of functions",
-    "moved": "{}'s arrays lie in host memory only",
-}
 
 
 class NotApplicable(Exception):
     """A check does not apply. The message says why."""
 
 
+@dataclass(frozen=True)
 class Library:
-    """NumPy. The other libraries differ where their classes say so."""
+    """The functions of a library, which take its module and an array. A text says why it has none.
 
-    name, module_name = "NumPy", "numpy"
+    `zeros` makes a one-dimensional array at a multiple of 64 bytes. `order` has the axes, outermost
+    in memory first; None where the library decides on the layout. `host` copies to host memory.
+    `threads` and `stream` are contexts, `moved` is on the other side: a card, or host memory.
+    """
 
-    def __init__(self) -> None:
-        self.module: Any = load_other(self.module_name)  # it made the array, so it is there
+    name: str
+    module_name: str
+    take: Callable[..., Any] = lambda module, x, rows, axis: module.take(x, rows, axis)
+    order: Callable[..., Any] = lambda module, x: _outermost_first(x.strides)
+    zeros: Callable[..., Any] = lambda module, x, n: module.zeros(n, x.dtype)
+    host: Callable[..., Array] = lambda module, x: np.asarray(x)
+    threads: Callable[..., Any] | str = "no call sets the number of the library's threads"
+    stream: Callable[..., Any] | str = "the library has no streams that a caller chooses"
+    graph: Callable[..., Any] | str = "only functions of PyTorch are captured"
+    compiled: Callable[..., Any] | str = "the library has no compiler of functions"
+    moved: Callable[..., Any] | str = "the library's arrays lie in host memory only"
 
-    def __getattr__(self, name: str) -> Any:
-        """Raises for a method that the library lacks."""
-        raise NotApplicable(_LACKS[name].format(self.name))
+    @property
+    def module(self) -> Any:
+        """The library itself: it has made an array, so it is imported."""
+        return sys.modules[self.module_name]
 
-    def take(self, x: Any, rows: Array, axis: int) -> Any:
-        """Rows of an array."""
-        return self.module.take(x, rows, axis)
-
-    def order(self, x: Any) -> list[int] | None:
-        """The axes, outermost in memory first; None where the library decides on the layout."""
-        return sorted(range(len(x.shape)), key=lambda axis: -abs(x.strides[axis]))
+    def own(self, method: str, *arguments: Any) -> Any:
+        """What one of the functions returns."""
+        function = getattr(self, method)
+        if isinstance(function, str):
+            raise NotApplicable(function)
+        return function(self.module, *arguments)
 
     def place(self, values: Any, order: Sequence[int], shift: int, step: int) -> Any:
         """A copy in a new buffer: from element `shift` on, elements `step` apart."""
-        n = step * math.prod(values.shape)
-        flat = self.zeros(shift + n, values)[shift::step]
+        flat = self.own("zeros", values, shift + step * math.prod(values.shape))[shift::step]
         copy = flat.reshape([values.shape[axis] for axis in order])
         copy = self.module.moveaxis(copy, tuple(range(len(order))), tuple(order))
         copy[...] = values
         return copy
 
-    def zeros(self, n: int, like: Any) -> Any:
-        """A one-dimensional array whose address is a multiple of 64."""
-        buffer = np.zeros(n * like.itemsize + _ALIGNMENT, np.uint8)
-        return buffer[-buffer.ctypes.data % _ALIGNMENT :][: n * like.itemsize].view(like.dtype)
 
-    def host(self, x: Any) -> Array:
-        """The array in host memory."""
-        return np.asarray(x)
+def _outermost_first(strides: Sequence[int]) -> list[int]:
+    return sorted(range(len(strides)), key=lambda axis: -abs(strides[axis] or math.inf))
 
 
-class CuPy(Library):
-    """CuPy, whose arrays lie on a card. Its buffers begin at multiples of 512 bytes."""
-
-    name, module_name = "CuPy", "cupy"
-
-    def zeros(self, n: int, like: Any) -> Any:
-        return self.module.zeros(n, like.dtype)
-
-    def host(self, x: Any) -> Any:
-        return self.module.asnumpy(x)
-
-    @contextlib.contextmanager
-    def stream(self, x: Any) -> Iterator[None]:
-        with x.device:
-            self.module.cuda.get_current_stream().synchronize()
-            with self.module.cuda.Stream(non_blocking=True) as side:
-                yield
-                side.synchronize()
-
-    def moved(self, x: Any) -> Any:
-        return self.module.asnumpy(x)
+def _numpy_zeros(module: Any, x: Any, n: int) -> Any:
+    buffer = np.zeros(n * x.itemsize + _ALIGNMENT, np.uint8)
+    return buffer[-buffer.ctypes.data % _ALIGNMENT :][: n * x.itemsize].view(x.dtype)
 
 
-class Torch(Library):
-    """PyTorch. Its buffers begin at multiples of 64 bytes."""
-
-    name, module_name = "PyTorch", "torch"
-
-    def take(self, x: Any, rows: Array, axis: int) -> Any:
-        return x.index_select(axis, self.module.as_tensor(rows, device=x.device))
-
-    def order(self, x: Any) -> list[int] | None:
-        return sorted(range(x.dim()), key=lambda axis: -x.stride(axis))
-
-    def place(self, values: Any, order: Sequence[int], shift: int, step: int) -> Any:
-        return super().place(values.detach(), order, shift, step)
-
-    def zeros(self, n: int, like: Any) -> Any:
-        return self.module.zeros(n, dtype=like.dtype, device=like.device)
-
-    def host(self, x: Any) -> Array:
-        return as_array(x.detach().cpu().resolve_conj().resolve_neg())
-
-    @contextlib.contextmanager
-    def threads(self, x: Any) -> Iterator[None]:
-        """One thread, or two where PyTorch has one."""
-        if x.is_cuda:
-            raise NotApplicable("the arrays lie on a card")
-        before = self.module.get_num_threads()
-        self.module.set_num_threads(1 if before > 1 else 2)
-        try:
+@contextlib.contextmanager
+def _cupy_stream(cupy: Any, x: Any) -> Iterator[None]:
+    with x.device:
+        cupy.cuda.get_current_stream().synchronize()
+        with cupy.cuda.Stream(non_blocking=True) as side:
             yield
-        finally:
-            self.module.set_num_threads(before)
-
-    @contextlib.contextmanager
-    def stream(self, x: Any) -> Iterator[None]:
-        if not x.is_cuda:
-            raise NotApplicable("the arrays lie in host memory")
-        cuda = self.module.cuda
-        with cuda.device(x.device):
-            side = cuda.Stream()
-            side.wait_stream(cuda.current_stream())
-            with cuda.stream(side):
-                yield
             side.synchronize()
 
-    def graph(self, f: Callable[..., Any], arrays: list[Any], read: Callable[[Any], Any]) -> Any:
-        """The results of a call that was captured and played. The manual wants some calls before
-        the capture, on another stream.
-        """  # fmt: skip
-        with self.stream(arrays[0]):
-            for _ in range(3):
-                f(*arrays)
-        cuda, graph = self.module.cuda, self.module.cuda.CUDAGraph()
-        with cuda.device(arrays[0].device):
-            with cuda.graph(graph):
-                found = f(*arrays)
-            graph.replay()
-            return read(found)
 
-    def compiled(self, f: Callable[..., Any]) -> Any:
-        return self.module.compile(lambda *arrays: f(*arrays))
-
-    def moved(self, x: Any) -> Any:
-        if not self.module.cuda.is_available():
-            raise NotApplicable("PyTorch sees no card")
-        return x.to("cpu" if x.is_cuda else "cuda")
+@contextlib.contextmanager
+def _torch_threads(torch: Any, x: Any) -> Iterator[None]:
+    """One thread, or two where PyTorch has one."""
+    if x.is_cuda:
+        raise NotApplicable("the arrays lie on a card")
+    before = torch.get_num_threads()
+    torch.set_num_threads(1 if before > 1 else 2)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
-class Jax(Library):
-    """JAX, whose arrays cannot be changed and have no strides."""
-
-    name, module_name = "JAX", "jax"
-
-    def take(self, x: Any, rows: Array, axis: int) -> Any:
-        return self.module.numpy.take(x, rows, axis)
-
-    def order(self, x: Any) -> None:
-        return None
-
-    def compiled(self, f: Callable[..., Any]) -> Any:
-        return self.module.jit(lambda *arrays: f(*arrays))
-
-    def moved(self, x: Any) -> Any:
-        on_cpu = all(device.platform == "cpu" for device in x.devices())
-        try:
-            return self.module.device_put(x, self.module.devices("gpu" if on_cpu else "cpu")[0])
-        except RuntimeError:
-            raise NotApplicable("JAX sees no card") from None
+@contextlib.contextmanager
+def _torch_stream(torch: Any, x: Any) -> Iterator[None]:
+    if not x.is_cuda:
+        raise NotApplicable("the arrays lie in host memory")
+    with torch.cuda.device(x.device):
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            yield
+        side.synchronize()
 
 
-_LIBRARIES = {"numpy": Library, "cupy": CuPy, "torch": Torch, "jax": Jax, "jaxlib": Jax}
+def _torch_graph(torch: Any, x: Any, f: Callable[..., Any], arrays: list[Any], read: Any) -> Any:
+    """The results of a call that was captured and played."""
+    with _torch_stream(torch, x):
+        for _ in range(3):  # PyTorch's manual wants calls on another stream before the capture
+            f(*arrays)
+    with torch.cuda.device(x.device):
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            found = f(*arrays)
+        graph.replay()
+        return read(found)
+
+
+def _torch_moved(torch: Any, x: Any) -> Any:
+    if not torch.cuda.is_available():
+        raise NotApplicable("PyTorch sees no card")
+    return x.to("cpu" if x.is_cuda else "cuda")
+
+
+def _jax_moved(jax: Any, x: Any) -> Any:
+    on_cpu = all(device.platform == "cpu" for device in x.devices())
+    try:
+        return jax.device_put(x, jax.devices("gpu" if on_cpu else "cpu")[0])
+    except RuntimeError:
+        raise NotApplicable("JAX sees no card") from None
+
+
+NUMPY = Library("NumPy", "numpy", zeros=_numpy_zeros)
+_CUPY = Library(
+    "CuPy", "cupy", host=lambda cupy, x: cupy.asnumpy(x), stream=_cupy_stream,
+    moved=lambda cupy, x: cupy.asnumpy(x),
+)  # fmt: skip
+_TORCH = Library(
+    "PyTorch", "torch",
+    take=lambda torch, x, rows, axis: x.index_select(axis, torch.as_tensor(rows, device=x.device)),
+    order=lambda torch, x: _outermost_first(x.stride()),
+    zeros=lambda torch, x, n: torch.zeros(n, dtype=x.dtype, device=x.device),
+    host=lambda torch, x: as_array(x.detach().cpu().resolve_conj().resolve_neg()),
+    threads=_torch_threads, stream=_torch_stream, graph=_torch_graph, moved=_torch_moved,
+    compiled=lambda torch, f: torch.compile(lambda *arrays: f(*arrays)),
+)  # fmt: skip
+_JAX = Library(
+    "JAX", "jax", take=lambda jax, x, rows, axis: jax.numpy.take(x, rows, axis),
+    order=lambda jax, x: None, moved=_jax_moved,
+    compiled=lambda jax, f: jax.jit(lambda *arrays: f(*arrays)),
+)  # fmt: skip
+_BY_PACKAGE = {"numpy": NUMPY, "cupy": _CUPY, "torch": _TORCH, "jax": _JAX, "jaxlib": _JAX}
 
 
 def library_of(x: object) -> Library | None:
     """The library of an array or a scalar; None of other objects."""
-    for each in type(x).__mro__ if hasattr(x, "dtype") and hasattr(x, "shape") else ():
-        if found := _LIBRARIES.get(each.__module__.partition(".")[0]):
-            return found()
-    return None
+    is_array = hasattr(x, "dtype") and hasattr(x, "shape")
+    packages = [one.__module__.partition(".")[0] for one in type(x).__mro__ if is_array]
+    return next((_BY_PACKAGE[one] for one in packages if one in _BY_PACKAGE), None)

@@ -60,7 +60,7 @@ def results_of(found: Any, path: str = "") -> list[Result]:
             f"the function returned {shown(found)}{path and ' as result '}{path}: it must return "
             "arrays or numbers of NumPy, CuPy, PyTorch or JAX, or a list or dict of them"
         )
-    values = library.host(found) if library else np.asarray(found)
+    values: Array = library.own("host", found) if library else np.asarray(found)
     kind, size = values.dtype.kind, values.itemsize
     is_known = kind in "biumM" or (kind == "c" and size <= 16) or (kind == "f" and size <= 8)
     if not is_known and values.dtype.name != "bfloat16":

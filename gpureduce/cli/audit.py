@@ -41,6 +41,7 @@ def _run(arguments: argparse.Namespace) -> None:
     module, _, name = arguments.target.partition(":")
     if not module or not name:
         raise ValueError(f"name a function as numpy:sum, MODULE:FUNCTION, not {arguments.target!r}")
+    os.stat(arguments.args)  # raises for a file that is not there
     sys.path.insert(0, os.getcwd())
     f = _user_code(module, importlib.import_module, module)
     f = _user_code(arguments.target, operator.attrgetter(name), f)
