@@ -15,9 +15,8 @@ from typing import Any
 from gpureduce.auditing.accuracy import TRUTHS
 from gpureduce.auditing.audit import audit
 from gpureduce.auditing.checks import CHECKS, said
+from gpureduce.cli.arguments import Command
 from gpureduce.core import output_files
-
-Command = Callable[[str, Callable[[argparse.Namespace], None], str], Any]
 
 
 def _user_code(what: str, call: Callable[..., Any], *arguments: Any) -> Any:
@@ -29,7 +28,10 @@ def _user_code(what: str, call: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _axes(text: str) -> int | list[int | None]:
-    found = [None if part == "none" else int(part) for part in text.split(",")]
+    try:
+        found = [None if part == "none" else int(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"an axis is a number or none, not {text!r}") from None
     return found if len(found) > 1 or found[0] is None else found[0]
 
 
@@ -63,19 +65,16 @@ def _run(arguments: argparse.Namespace) -> None:
 
 def register(command: Command) -> None:
     """Add the command."""
-    added = command("audit", _run, "does a function give the same bits? exit status 1 if not")
-    added.add_argument("target", metavar="MODULE:FUNCTION", help="such as numpy:sum")
-    added.add_argument(
-        "--args", metavar="FILE.py", required=True,
-        help="Python that sets args, a tuple of arrays or a function that returns one; it may set "
-        "kwargs, a dict of further arguments, and truth",
-    )  # fmt: skip
-    added.add_argument(
-        "--along", type=_axes, default=0, metavar="AXIS",
-        help="the axis of the batch, or one for each array: 0,none (default: 0)",
-    )  # fmt: skip
-    added.add_argument("--truth", choices=TRUTHS, help="what it computes, to measure its accuracy")
-    known = [one.name for one in CHECKS]
-    added.add_argument("--checks", nargs="+", choices=known, metavar="NAME", help=", ".join(known))
-    added.add_argument("--html", metavar="FILE.html", help="also write the table as a page")
-    output_files.add_force(added)
+    names = [one.name for one in CHECKS]
+    command("audit", _run, "does a function give the same bits? exit status 1 if not", {
+        "target": {"metavar": "MODULE:FUNCTION", "help": "such as numpy:sum"},
+        "--args": {"metavar": "FILE.py", "required": True, "help": "Python that sets args, a tuple "
+            "of arrays or a function that returns one; it may set kwargs and truth, too"},
+        "--along": {"type": _axes, "default": 0, "metavar": "AXIS", "help":
+            "the axis of the batch, or one for each array, as in 0,none (default: 0)"},
+        "--truth": {"choices": TRUTHS, "help": "what it computes, to measure its accuracy"},
+        "--checks": {"nargs": "+", "metavar": "NAME", "help":
+            f"make only these checks: {', '.join(names)}"},
+        "--html": {"metavar": "FILE.html", "help": "also write the table as a page"},
+        "--force": output_files.FORCE,
+    })  # fmt: skip

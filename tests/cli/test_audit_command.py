@@ -1,0 +1,66 @@
+"""``gpureduce audit``: its output and its exit statuses."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+ARGS = """
+import numpy as np
+args = (np.random.default_rng(0).standard_normal((9, 700), np.float32),)
+kwargs = {"axis": 1}
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "args.py").write_text(ARGS)
+    return tmp_path
+
+
+def test_statuses_and_reports(command, folder):
+    status, out, err = command("audit", "gpureduce.exact:sum", "--args", "args.py")
+    assert (status, err) == (0, "") and out.startswith("sum(axis=1) gives the same bits in 9")
+    words = ["audit", "numpy:sum", "--args", "args.py", "--checks", "strides", "twice", "--json"]
+    status, out, _ = command(*words, "--html", "a.html")
+    rows = json.loads(out)["findings"]
+    assert status == 1 and [one["check"] for one in rows] == ["twice", "strides"]
+    assert "strides" in (folder / "a.html").read_text()
+    assert command(*words, "--html", "a.html")[0] == 1  # an earlier one
+    (folder / "b.html").write_text("mine")
+    assert command(*words, "--html", "b.html")[0] == 2
+    status, out, _ = command("audit", "numpy:linalg.norm", *words[2:4], "--truth", "norm")
+    assert status == 1 and "from the exact norm" in out
+
+
+def test_a_module_of_the_users(command, folder):
+    (folder / "users_own.py").write_text("def f(x, w):\n    return x.max(axis=1) + w.max()\n")
+    (folder / "two.py").write_text("import numpy\ndef args(): return numpy.eye(4), numpy.eye(3)\n")
+    status, out, err = command("audit", "users_own:f", "--args", "two.py", "--along", "0,none")
+    assert (status, err) == (0, "") and out.startswith("f gives the same bits")
+
+
+BAD = {
+    "numpy": "name a function as numpy:sum",
+    "no_such_one:f": "No module named 'no_such_one'",
+    "numpy:summ": "has no attribute 'summ'",
+    "numpy:linalg.cholesky": "the function raises TypeError",
+    "numpy:sum --args none.py": "there is no file none.py",
+    "numpy:sum --args exits.py": "exits.py: SystemExit: 0",
+    "numpy:sum --args empty.py": "empty.py must set args to a tuple",
+    "numpy:sum --along row": "an axis is a number or none, not 'row'",
+    "numpy:sum --checks twise": "checks must be one of arguments, twice",
+}
+
+
+@pytest.mark.parametrize("words", BAD)
+def test_bad_usage(words, command, folder):
+    (folder / "exits.py").write_text("raise SystemExit(0)")
+    (folder / "empty.py").write_text("")
+    file = [] if "--args" in words else ["--args", "args.py"]
+    status, out, err = command("audit", *words.split(), *file)
+    assert status == 2 and not out and BAD[words] in err and "Traceback" not in err
