@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,6 +122,8 @@ def _padded(case: Case) -> Calls:
 
 def _load(case: Case) -> Calls:
     """On a card, each thread has a stream of its own."""
+    from concurrent.futures import ThreadPoolExecutor  # imports logging: see lazy_import
+
     start = threading.Barrier(_THREADS)
 
     def run(_: int) -> list[list[Result]]:
