@@ -78,7 +78,9 @@ class Audit:
         return str(self._table(self.headline))
 
     def _repr_html_(self) -> str:
-        return fragment(self.headline, bool(self), False, [("", self._table("")._repr_html_())])
+        return fragment(
+            self.headline, bool(self), False, [("Checks", self._table("")._repr_html_())]
+        )
 
     def page(self) -> str:
         """A page for a browser."""

@@ -47,6 +47,8 @@ def _run(arguments: argparse.Namespace) -> None:
     sys.path.insert(0, os.getcwd())
     f = _user_code(module, importlib.import_module, module)
     f = _user_code(arguments.target, operator.attrgetter(name), f)
+    if not callable(f):
+        raise ValueError(f"{arguments.target} is no function")
     given = _user_code(arguments.args, runpy.run_path, arguments.args)
     args = given.get("args")
     args = _user_code(arguments.args, args) if callable(args) else args

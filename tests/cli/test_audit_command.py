@@ -48,6 +48,7 @@ BAD = {
     "numpy": "name a function as numpy:sum",
     "no_such_one:f": "No module named 'no_such_one'",
     "numpy:summ": "has no attribute 'summ'",
+    "numpy:pi": "numpy:pi is no function",
     "numpy:linalg.cholesky": "the function raises TypeError",
     "numpy:sum --args none.py": "there is no file none.py",
     "numpy:sum --args exits.py": "exits.py: SystemExit: 0",

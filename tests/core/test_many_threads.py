@@ -101,8 +101,10 @@ CALLS = {
     "replay": lambda: gpureduce.replay("sequential", 64).value,
 }  # fmt: skip
 
-# They compile, or measure: some threads suffice, and what is measured differs.
+# They compile, measure, or start threads: some threads suffice, and what is measured differs.
 SLOW_CALLS = {
+    "audit": lambda: str(gpureduce.audit(exact.mean, FLOATS[:90])),
+    "assert_reproducible": lambda: gpureduce.assert_reproducible(exact.sum, FLOATS[:90]),
     "kernel": lambda: _value(gpureduce.sum(INTEGERS, gpureduce.kernel(KERNEL))),
     "benchmark": lambda: [
         row.strategy for row in gpureduce.benchmark(["cpu"], sizes=[1000], repeats=1)
