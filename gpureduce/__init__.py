@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from gpureduce.core.accumulator import Accumulator
     from gpureduce.core.bounds import error_bound
     from gpureduce.core.calibration import Calibration, calibrate, calibration
+    from gpureduce.core.cumsum import cumsum
     from gpureduce.core.device_array import DeviceArray
     from gpureduce.core.exact_words import ExactWords, exact_words, include_path
     from gpureduce.core.fast_table import fast_table
@@ -77,6 +78,7 @@ _HOMES = {
     "core.accumulator": "Accumulator",
     "core.bounds": "error_bound",
     "core.calibration": "Calibration calibrate calibration",
+    "core.cumsum": "cumsum",
     "core.device_array": "DeviceArray",
     "core.exact_words": "ExactWords exact_words include_path",
     "core.fast_table": "fast_table",
@@ -138,6 +140,7 @@ __all__ = [
     "calibrate",
     "calibration",
     "check",
+    "cumsum",
     "devices",
     "digits",
     "emulator",

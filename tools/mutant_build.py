@@ -39,31 +39,32 @@ static void add(gr_kernel_list *list, unsigned block, const void *entry)
 def _registry() -> dict[str, str]:
     """The traits and capability of each kernel, as strategies.def spells them."""
     text = (CSRC / "strategies.def").read_text()
-    rows = re.finditer(r"^STRATEGY\((\w+),\s+K\w+,\s+([\w\s|]+),\s+(\d+),", text, re.M)
+    rows = re.finditer(r"^STRATEGY\((\w+),\s+(?:K\w+|SCAN),\s+([\w\s|]+),\s+(\d+),", text, re.M)
     return {name: " ".join(f"{traits}, {capability}".split()) for name, traits, capability in
             (row.groups() for row in rows)}  # fmt: skip
 
 
 def _kind(kernel: str) -> str:
-    return "KEYS" if kernel.startswith("key_") else "KERNEL"
+    return {"key": "KEYS", "scan": "SCAN"}.get(kernel.partition("_")[0], "KERNEL")
 
 
 def _write(folder: Path, name: str, kernel: str, mutant: Mutant | None) -> str:
     """Writes the kernel's files to a folder of their own. Returns the C++ that compiles them."""
     own = Mutant(kernel, "", "").path
-    for part in ("parts", "keys"):
-        (folder / name / part).mkdir(parents=True)
-    for file in ("parts/common.h", own):
+    beside = (folder / name / own).parent
+    (beside / "parts").mkdir(parents=True)
+    for file in ("parts/common.h", "parts/scan.h", own):
         lines = (KERNELS / file).read_text().splitlines()
         if mutant and mutant.path == file:
             lines = mutant.lines()[1]
-        (folder / name / file).write_text("\n".join(lines) + "\n")
+        (beside / file if file != own else folder / name / own).write_text("\n".join(lines) + "\n")
     adds = []
     for block in BLOCKS if "BLOCK_TEMPLATE" in _registry()[kernel] else (0,):
         types = "const uint32_t *, uint32_t" + (f", {block}" if block else "")
         adds.append(f"    add(list, {block}, kernel_entry({name}::{kernel}<{types}>));")
     return (
-        f'namespace {name} {{\n#undef GPUREDUCE_COMMON_H\n#include "{name}/{own}"\n}}\n'
+        f"namespace {name} {{\n#undef GPUREDUCE_COMMON_H\n#undef GPUREDUCE_KERNEL_SCAN_H\n"
+        f'#include "{name}/{own}"\n}}\n'
         f'extern "C" void gr_kernels_{name}(gr_kernel_list *list)\n{{\n' + "\n".join(adds) + "\n}\n"
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 CSRC = Path(__file__).resolve().parents[1] / "csrc"
 KERNELS = CSRC / "kernels"
@@ -30,7 +31,7 @@ class Mutant:
 
     @property
     def path(self) -> str:
-        folder = "keys/" if self.kernel.startswith("key_") else ""
+        folder = {"key": "keys/", "scan": "scan/"}.get(self.kernel.partition("_")[0], "")
         return self.file or f"{folder}{self.kernel}.cu"
 
     @property
@@ -54,9 +55,26 @@ GRID, CLUSTER, COPY = "grid.sync()", "cluster.sync()", "copy_wait()"
 ATOMIC = "atomicAdd()"
 
 
-def _barriers(kernel: str, expected: list[str], line: str, **more: int) -> list[Mutant]:
+def _barriers(kernel: str, expected: list[str], line: str, **more: Any) -> list[Mutant]:
     """A mutant for each barrier with the text `line`, in the order of the file."""
     return [Mutant(kernel, line, missing, nth=i + 1, **more) for i, missing in enumerate(expected)]
+
+
+def _scans() -> list[Mutant]:
+    alone: dict[str, Any] = {"n": 250}  # one block: the build has no scan_add
+    far: dict[str, Any] = {"n": 8199}
+    kernel, within = "scan_look_back", far | {"file": "parts/scan.h"}
+    comments = ("all have read", "all have written")
+    return [
+        Mutant("scan_hillis_steele", "__syncthreads();", BLOCK, **alone),
+        *(Mutant("scan_hillis_steele", f"__syncthreads(); /* {one} */", BLOCK, **alone)
+          for one in comments),
+        *_barriers("scan_blelloch", [BLOCK] * 3, "__syncthreads();", **alone),
+        *_barriers("scan_warp", [BLOCK] * 2, "__syncthreads();", **alone),
+        *_barriers(kernel, [BLOCK] * 2, "__syncthreads();", **far),
+        *_barriers(kernel, [FENCE] * 3, "__threadfence();", **far),
+        *_barriers(kernel, [BLOCK] * 2, "__syncthreads();", **within),
+    ]  # fmt: skip
 
 
 def _trees() -> list[Mutant]:
@@ -180,6 +198,7 @@ def _keys() -> list[Mutant]:
 
 
 MUTANTS = [
+    *_scans(),
     *_trees(),
     *_templates(),
     *_masks(),

@@ -10,6 +10,7 @@
 #define GR_LIST_AXIS(name) gr_kernels_##name
 #define GR_LIST_SEGMENTS(name) gr_kernels_##name
 #define GR_LIST_KEYS(name) gr_kernels_##name
+#define GR_LIST_SCAN(name) gr_kernels_##name
 #define GR_LIST_LIBRARY(name) NULL
 #define GR_LIST_HOST(name) NULL
 #define GR_LIST_CHOICE(name) NULL
@@ -20,6 +21,7 @@
 #define GR_DECLARE_AXIS(name) void gr_kernels_##name(gr_kernel_list *list);
 #define GR_DECLARE_SEGMENTS(name) void gr_kernels_##name(gr_kernel_list *list);
 #define GR_DECLARE_KEYS(name) void gr_kernels_##name(gr_kernel_list *list);
+#define GR_DECLARE_SCAN(name) void gr_kernels_##name(gr_kernel_list *list);
 #define GR_DECLARE_LIBRARY(name)
 #define GR_DECLARE_HOST(name)
 #define GR_DECLARE_CHOICE(name)

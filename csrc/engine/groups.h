@@ -40,8 +40,11 @@ typedef struct {
     int by_offsets;
     gr_sorted sorted; /* of ids */
     uint64_t rows, columns, segments;
-    int check;                 /* wait for the sums, and report wrong ids and offsets */
-    const gr_strategy *kernel; /* a kernel of kernels/keys that adds up (keys.h); NULL: ours do */
+    int check; /* wait for the sums, and report wrong ids and offsets */
+
+    /* A lesson: a kernel of kernels/keys (keys.h), or of kernels/scan (scan.h) for running sums.
+     * NULL: ours add up. */
+    const gr_strategy *kernel;
 } gr_groups_request;
 
 typedef struct {

@@ -60,6 +60,10 @@ gr_status gr_check_request(const gr_request *request, gr_error *error)
                        "%s makes sums by segment: call gpureduce.segment_sum(values, segment_ids, "
                        "strategy=\"%s\")",
                        strategy->name, strategy->name);
+    if (strategy->kind == GR_KIND_SCAN)
+        return gr_fail(error, GR_BAD_VALUE,
+                       "%s makes running sums: call gpureduce.cumsum(arr, strategy=\"%s\")",
+                       strategy->name, strategy->name);
     if (block < GR_MIN_BLOCK || block > GR_MAX_BLOCK || block % GR_WARP)
         return gr_fail(error, GR_BAD_VALUE, "block must be a multiple of %d from %d to %d, not %u",
                        GR_WARP, GR_MIN_BLOCK, GR_MAX_BLOCK, block);

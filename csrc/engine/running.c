@@ -1,5 +1,6 @@
 /* Launches running sums: kernels/running. */
 #include "engine/axis_plan.h"
+#include "engine/scan.h"
 #include "engine/times.h"
 #include "exact/device_layout.h"
 #include "shared/running.h"
@@ -125,6 +126,8 @@ gr_status gr_run_running(const gr_groups_request *request, gr_launched *launched
     ptrdiff_t last = (ptrdiff_t)axis.size - 1;
     gr_axes_place place;
     *launched = (gr_launched){0};
+    if (request->kernel)
+        return gr_launch_scan(request, launched, error);
     if (request->running & GR_RUNNING_BACK) {
         axes->in += last * axis.in;
         axes->out += last * axis.out;

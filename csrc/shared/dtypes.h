@@ -45,6 +45,7 @@
 #define GR_PAIRS_FLOAT_SUMS(X) GR_PAIRS_COMPLEX(X) GR_PAIRS_PROVEN(X)
 #define GR_PAIRS_UNTYPED(X) X(u64, u64)
 #define GR_PAIRS_PLAIN(X) X(f32, f32) X(f64, f64)
+#define GR_PAIRS_WIDE(X) X(u32, u32) X(u64, u64) X(f32, f32) X(f64, f64)
 
 /* The same for sums that prove their rounding (exact/proven.h). */
 #define GR_PAIRS_PROVEN(X) X(f16, proven) X(bf16, proven) X(f32, proven) X(f64, proven3)

@@ -66,7 +66,8 @@ typedef enum {
     GR_KIND_CHOICE,
     GR_KIND_AXIS,
     GR_KIND_SEGMENTS,
-    GR_KIND_KEYS
+    GR_KIND_KEYS,
+    GR_KIND_SCAN
 } gr_kind;
 
 typedef enum {
@@ -81,7 +82,8 @@ typedef enum {
     GR_DTYPES_RUNS,
     GR_DTYPES_FLOAT_SUMS,
     GR_DTYPES_UNTYPED,
-    GR_DTYPES_PLAIN
+    GR_DTYPES_PLAIN,
+    GR_DTYPES_WIDE
 } gr_dtypes;
 
 typedef struct {

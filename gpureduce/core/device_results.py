@@ -212,16 +212,18 @@ def send(
     sums: Array,
     initial: object,
     how: dict[str, Any],
+    conversion: dtypes.Conversion | None = None,
 ) -> tuple[int, dict[str, Any], Any]:
     """Adds up host arrays, which are copied to the device; `other` is a mask, ids or offsets.
 
-    Returns the number of the strategy that ran, the fields of the timing, and what is wrong.
+    `conversion` takes the place of the plan's. Returns the number of the strategy that ran, the
+    fields of the timing, and what is wrong.
     """
     schedule, device = current(), choose_device(plan.device, or_cpu=True)
     module = module_of(device, traced=schedule.traced)
+    by = conversion or plan.conversion
     request = request_of(
-        module, element_of(values.dtype), plan.conversion, dtypes.load_of(plan.conversion.result),
-        plan.timed, initial, how,
+        module, element_of(values.dtype), by, dtypes.load_of(by.result), plan.timed, initial, how,
     )  # fmt: skip
     place = device.index, schedule.number, schedule.seed
     ran, *launch, ms, problem = module.run(request, values, other, sums, *place)

@@ -33,8 +33,8 @@ class Strategy:
     kind
         ``"kernel"``, ``"broken"`` (wrong on purpose), ``"library"``, ``"host"``, ``"everywhere"``
         (a kernel, and a processor's version of it), ``"choice"`` (picks another strategy),
-        ``"axis"`` (a kernel for sums along an axis), ``"segments"`` (a step of `segment_sum`) or
-        ``"keys"`` (a lesson on sums by segment).
+        ``"axis"`` (a kernel for sums along an axis), ``"segments"`` (a step of `segment_sum`),
+        ``"keys"`` (a lesson on sums by segment) or ``"scan"`` (a lesson on running sums).
     lesson
         Its lesson, in one sentence.
     dtypes
@@ -81,7 +81,7 @@ class Strategy:
     @property
     def launches_kernels(self) -> bool:
         """Whether it is a kernel of ours, with a block and a grid to choose."""
-        return self.kind in ("kernel", "broken", "everywhere", "axis", "segments", "keys")
+        return self.kind in ("kernel", "broken", "everywhere", "axis", "segments", "keys", "scan")
 
     @property
     def axis(self) -> int | None:
@@ -136,7 +136,7 @@ def _needs(kind: str, traits: int, capability: int) -> str:
 
 
 def _finishes(kind: str, traits: int) -> tuple[str, ...]:
-    finishes_itself = traits & _host.FINISHES or kind in ("axis", "segments", "keys")
+    finishes_itself = traits & _host.FINISHES or kind in ("axis", "segments", "keys", "scan")
     return ("single",) if finishes_itself else ("relaunch", "host")
 
 
@@ -150,6 +150,7 @@ def _read() -> dict[str, Strategy]:
         "floats": numbers,
         "int32": ("int32", "uint32"),
         "plain": ("float32", "float64"),
+        "wide": ("int32", "uint32", "int64", "uint64", "float32", "float64"),
     }
     rows = {}
     for index, row in enumerate(_host.strategies()):
@@ -252,7 +253,7 @@ def find(name: object, argument: str = "strategy") -> Strategy:
 
 def _listed() -> str:
     """The strategies to name, for an error."""
-    kinds = {"keys": "by segment: ", "broken": "wrong on purpose: "}
+    kinds = {"keys": "by segment: ", "scan": "running sums: ", "broken": "wrong on purpose: "}
     names: dict[str, list[str]] = {}
     for row in strategies():
         names.setdefault(kinds.get(row.kind, ""), []).append(row.name)

@@ -6,7 +6,7 @@ C adds up rows, columns and segments: csrc/exact/running.h.
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,15 +19,38 @@ from gpureduce.core.groups import Segments
 from gpureduce.core.moments import in_floats
 
 
+class Entries(NamedTuple):
+    """Running sums of an array along an axis, and where they go: into `entries`, a part of `all`.
+
+    Both arrays are views that begin with the first element that is added.
+    """
+
+    array: Array
+    axis: int
+    entries: Array
+    all: Array
+
+
 def cumsum(
-    a: object, axis: int | None, dtype: npt.DTypeLike | None, out: Any, reverse: bool,
-    include_initial: bool, *, skip_nan: bool = False,
+    a: object, axis: int | None, dtype: npt.DTypeLike | None, out: Any, reverse: object,
+    include_initial: object, *, skip_nan: bool = False,
 ) -> Any:  # fmt: skip
     """See gpureduce.exact.cumsum."""
-    array, along = _along(arrays.as_array(a)[...], axis)
-    result = _result(array.dtype, dtype)
+    array = arrays.as_array(a)[...]
     if skip_nan and dtypes.is_float(array.dtype):
         array = np.where(dtypes.quietly(np.isnan, array), array.dtype.type(0), array)
+    made = entries_of(array, axis, dtype, out, reverse, include_initial)
+    store(made.array, made.axis, None, made.entries)
+    return made.all if out is None else out
+
+
+def entries_of(
+    array: Array, axis: int | None, dtype: npt.DTypeLike | None, out: Any, reverse: object,
+    include_initial: object,
+) -> Entries:  # fmt: skip
+    """Checks the arguments, and makes the array of the entries. A first 0 is stored there."""
+    array, along = _along(array, axis)
+    result = _result(array.dtype, dtype)
     more = flag("include_initial", include_initial)
     shape = tuple(n + (more and i == along) for i, n in enumerate(array.shape))
     found = (
@@ -39,8 +62,7 @@ def cumsum(
     if more:
         first, entries = np.split(entries, [1], along)
         first[...] = 0
-    _store(array, along, None, entries)
-    return found if out is None else out
+    return Entries(array, along, entries, found)
 
 
 def by_segment(values: object, groups_of: Segments, dtype: npt.DTypeLike | None) -> Any:
@@ -51,14 +73,14 @@ def by_segment(values: object, groups_of: Segments, dtype: npt.DTypeLike | None)
     result, segments = _result(array.dtype, dtype), groups_of.checked(array)
     found = np.empty(array.shape, result)
     if segments.ids is None:
-        _store(array, 0, segments.offsets, found)
+        store(array, 0, segments.offsets, found)
         return found
     ids = segments.ids_of(0, len(array))
     short = ids.astype(np.uint16) if segments.size <= 1 << 16 else ids  # NumPy sorts these sooner
     order = np.argsort(short, kind="stable")
     ends = np.cumsum(np.bincount(ids, minlength=segments.size))
     sums = np.empty_like(found)
-    _store(array[order], 0, np.concatenate([[0], ends]).astype(np.int64), sums)
+    store(array[order], 0, np.concatenate([[0], ends]).astype(np.int64), sums)
     found[order] = sums
     return found
 
@@ -84,15 +106,15 @@ def _result(source: np.dtype[Any], dtype: npt.DTypeLike | None) -> np.dtype[Any]
     return wanted
 
 
-def _store(array: Array, axis: int, offsets: Array | None, entries: Array) -> None:
+def store(array: Array, axis: int, offsets: Array | None, entries: Array) -> None:
     """Stores the entries, which have the shape of the array."""
     if not array.size:
         return
     if entries.dtype.kind in "iu":
         _store_integers(array, axis, offsets, entries)
     elif entries.dtype.kind == "c":
-        _store(array.real, axis, offsets, entries.real)
-        _store(array.imag, axis, offsets, entries.imag)
+        store(array.real, axis, offsets, entries.real)
+        store(array.imag, axis, offsets, entries.imag)
     else:
         pieces = in_floats(array)
         if len(pieces) > 1:  # integers that no float64 number holds

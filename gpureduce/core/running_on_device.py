@@ -1,16 +1,25 @@
-"""Running sums of arrays on a GPU, which stay on that GPU: csrc/kernels/running."""
+"""Running sums by kernels, of arrays on a GPU, which stay there, and of host arrays.
+
+csrc/kernels/running has ours, and csrc/kernels/scan the lesson's.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from gpureduce import _host
-from gpureduce.core import device_results, gpu_arrays, groups
+from gpureduce.core import arrays, device_results, dtypes, gpu_arrays, groups, registry
 from gpureduce.core.checks import flag
+from gpureduce.core.dtypes import Array
+from gpureduce.core.plan import Arguments, Plan
+from gpureduce.core.results import Outcome, SumResult
+from gpureduce.core.running import Entries
 
 _RUNNING, _BACK, _FROM_ZERO = 1, 2, 4  # csrc/engine/groups.h
+_OURS = "running_tiles"
 
 
 def cumsum(
@@ -18,29 +27,116 @@ def cumsum(
     include_initial: object, device: str | None = None,
 ) -> Any:  # fmt: skip
     """See gpureduce.exact.cumsum."""
-    module, like = gpu_arrays.needed_module(a, device), type(a)
+    call = Arguments("exact", dtype, device=device, timing=False)
+    return add_gpu(call, a, axis, out, reverse, include_initial, 0).value
+
+
+def add_gpu(
+    call: Arguments, a: Any, axis: int | None, out: Any, reverse: object, include_initial: object,
+    start: float,
+) -> SumResult:  # fmt: skip
+    """Running sums of an array on a GPU, on that GPU."""
+    module, like = gpu_arrays.needed_module(a, call.device), type(a)
+    if call.strategy not in ("auto", "exact", "fast"):
+        raise ValueError(
+            f"{call.strategy} makes no running sums of arrays on a GPU; auto, exact and fast do"
+        )
     library = device_results.library_of(like, module)
     if axis is None:
         if not hasattr(a, "reshape"):
             raise TypeError(f"{like.__name__} has no reshape, so cumsum of it needs an axis")
         a = a.reshape(-1)
-    view = gpu_arrays.ask(module.view, a, gpu_arrays.stream_number(library.stream(a)), False)
+    given = library.stream(a) if call.stream is None else call.stream
+    view = gpu_arrays.ask(module.view, a, gpu_arrays.stream_number(given), False)
     if view is None:
         raise TypeError(f"{like.__name__} does not lie on a GPU")
+    gpu_arrays.check_same_device(call.device, view.device)
     along = groups.one_axis(axis, len(view.shape)) if axis is not None else 0
     more = flag("include_initial", include_initial)
     shape = tuple(n + (more and i == along) for i, n in enumerate(view.shape))
-    conversion, name = device_results.conversion_of(view.kind, view.bytes, dtype, True, _host.AXES)
+    exactly, element = call.strategy != "fast", (view.kind, view.bytes)
+    conversion, name = device_results.conversion_of(*element, call.dtype, exactly, _host.AXES)
     how = {
         "axes": groups.bits((along,)),
         "running": _RUNNING + _BACK * flag("reverse", reverse) + _FROM_ZERO * more,
     }
     request = device_results.request_of(
-        module, (view.kind, view.bytes), conversion, device_results.target_of(conversion, name),
-        False, 0, how,
+        module, element, conversion, device_results.target_of(conversion, name),
+        bool(call.timing), 0, how,
     )  # fmt: skip
     if out is not None:
         device_results.check_out(out, like, name, shape)
     entries = library.maker(shape, name, view.device)(view.stream) if out is None else out
-    module.run(request, view, None, entries)
-    return library.result(entries) if out is None else out
+    _, *launch, _ = module.run(request, view, None, entries)
+    value = library.result(entries) if out is None else out
+    if not call.timing:
+        return SumResult(value, None)
+    where = module.BACKEND, view.device, element, view.count
+    ran = "exact" if conversion.exactly else _OURS
+    return SumResult(value, device_results.timing_of(*where, ran, launch, start))
+
+
+def add_host(plan: Plan, made: Entries) -> Outcome:
+    """Running sums of a host array, which is copied to the device."""
+    conversion, into = plan.conversion, made.entries
+    how: dict[str, Any] = {"axes": groups.bits((made.axis,)), "running": _RUNNING}
+    name = "exact" if conversion.exactly else _OURS
+    if plan.strategy.kind == "scan":
+        name = plan.strategy.name
+        values, conversion = lesson_elements(made.array, into.dtype)
+        how |= of_lesson(plan.strategy, plan.block, plan.grid)
+        into = into.view(values.dtype)
+    else:
+        values = arrays.without_gaps(made.array, conversion.elements or made.array.dtype)
+    entries = into
+    if not (into.flags.c_contiguous and into.flags.aligned):
+        entries = np.empty(into.shape, into.dtype)
+    _, fields, _ = device_results.send(plan, values, None, entries, 0, how, conversion)
+    if entries is not into:
+        into[...] = entries
+    return Outcome(made.all, fields | {"strategy": name})
+
+
+def check_lesson(plan: Plan, dims: int) -> None:
+    """Raises if a kernel of kernels/scan cannot make these running sums."""
+    chosen, result = plan.strategy, plan.conversion.result
+    if result.name not in chosen.dtypes:
+        raise TypeError(f"{chosen.name} adds up {', '.join(chosen.dtypes)}, not {result}")
+    if dims != 1:
+        raise ValueError(
+            f"{chosen.name} makes running sums of one dimension: leave axis out, or take auto"
+        )
+    if plan.grid and not chosen.traits & _host.MANY:
+        raise ValueError(f"{chosen.name} has as many blocks as the elements fill: leave grid out")
+
+
+def lesson_elements(array: Array, result: np.dtype[Any]) -> tuple[Array, dtypes.Conversion]:
+    """The elements for a kernel of kernels/scan: its integers have no signs."""
+    values = dtypes.quietly(array.astype, result)
+    if result.kind == "i":
+        values = values.view(f"u{result.itemsize}")
+    return values, dtypes.convert(values.dtype, values.dtype, False, _host.SENT_TO_GPU, _host.AXES)
+
+
+def of_lesson(chosen: registry.Strategy, block: int, grid: int) -> dict[str, Any]:
+    """What C's request says of a kernel of kernels/scan, beside the axis."""
+    return {"strategy": chosen.index, "block": block, "grid": grid}
+
+
+def arguments_of_run(
+    module: Any, chosen: registry.Strategy, array: Array, result: np.dtype[Any], block: int,
+    grid: int,
+) -> tuple[Any, ...]:  # fmt: skip
+    """The arguments of a module's run(); the last one is an array for the entries."""
+    values, conversion = lesson_elements(array, result)
+    how = {"axes": 1, "running": _RUNNING} | of_lesson(chosen, block, grid)
+    request = device_results.request_of(
+        module, device_results.element_of(values.dtype), conversion,
+        dtypes.load_of(conversion.result), False, 0, how,
+    )  # fmt: skip
+    return request, values, None, np.empty_like(values)
+
+
+def last_entry(entries: Array) -> bytes:
+    """The last running sum as an accumulator, whose number is in the first of 8 bytes."""
+    return entries[-1:].tobytes().ljust(8, b"\0")

@@ -12,7 +12,8 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from gpureduce.core import dtypes, registry, segments_on_device
+from gpureduce import _emulator_traced as traced
+from gpureduce.core import dtypes, registry, running_on_device, segments_on_device
 from gpureduce.core.checks import named_keywords, shown, whole
 from gpureduce.core.plan import Launch, launch_of
 from gpureduce.emulator import explain_picture, explain_text, trace
@@ -151,7 +152,7 @@ def explain(
         the two are compared.
     n
         How many elements are added up: by default 2^20. Their values make no difference, except to
-        `exact`, which is counted for zeros.
+        `exact`, which is counted for zeros. Of running sums, all launches are counted together.
     dtype
         The dtype to add up in, and of the elements unless `input_dtype` says otherwise. By default
         int32, as in the lectures' ladder. It is float32 for `exact` and other strategies that take
@@ -275,6 +276,13 @@ def _explain(
     threads, blocks, finish = launch_of(chosen, block, grid, finish)
     if chosen.kind == "axis":
         return _explain_axis(chosen, shape or (4096, 64), conversion, source, threads, blocks)
+    if chosen.kind == "scan":
+        whole("n", n, 1, 2**22)  # all blocks run
+        ones = np.ones(n, source)
+        result = conversion.result
+        how = running_on_device.arguments_of_run(traced, chosen, ones, result, threads, blocks)
+        counted, _ = trace.count_run(*how)
+        return _explanation(chosen, conversion, source, n, (counted,))
     kernels: list[KernelCounts] = []
     count = n
     while not kernels or (count > 1 and finish != "host" and chosen.finishes != ("single",)):
@@ -355,6 +363,6 @@ def explain_keys(
     count = whole("num_segments", count, 1, 2**24)
     values, conversion = np.ones(len(ids), source), dtypes.convert(source, dtype)
     arguments = segments_on_device.counted_arguments(chosen, conversion, values, ids, count)
-    counted, contention = trace.count_segments(*arguments)
+    counted, contention = trace.count_run(*arguments)
     more = {"contention": contention, "segments": count}
     return _explanation(chosen, conversion, source, len(ids), (counted,), **more)

@@ -31,6 +31,7 @@ from gpureduce.emulator.replay_steps import (
 _CODE_BITS = 44
 _MASK = 2**64 - 1
 _RECENT = 1024  # values that a lane adds up without passing on a sum
+_APART = 64  # values that a lane has got since the one that it adds to the last ones
 _NAN = 2**63 + 2**40 + 1  # the code of nan
 
 _Array = np.ndarray[Any, np.dtype[Any]]
@@ -137,7 +138,16 @@ class Tracer:
             self.known.setdefault(total, sum((one for one in first if one), NOTHING))
         if is_exchange:
             second = [self._get(lane, one[0]) for lane, one in zip(lanes, results, strict=True)]
+            for lane, given, got in zip(lanes, values, results, strict=True):
+                self._may_add(lane, given[0].code, got[0].code)
         return tuple(map(self._number, first)), tuple(map(self._number, second))
+
+    def _may_add(self, lane: _Lane, given: int, got: int) -> None:
+        """Keeps the sum of what a lane gives and gets in an exchange, which it mostly adds up."""
+        if given in self.known and got in self.known:
+            code = given + got & _MASK
+            self.known.setdefault(code, self.known[given] + self.known[got])
+            self.passed[lane].add(code)
 
     def _number(self, parts: Parts | None) -> int | None:
         return None if parts is None else self.parts.setdefault(parts, len(self.parts))
@@ -171,8 +181,8 @@ class Tracer:
     def _explain(self, lane: _Lane, word: _Word, base: Parts | None = NOTHING) -> Parts | None:
         """The parts of a value that a lane passes on or adds to `base`.
 
-        It is one that is known, or one that the lane has passed on before, with the last ones that
-        it has got, or a constant.
+        It is one that is known, or one that the lane has had before, with the last ones that it has
+        got and at most one earlier one, or a constant.
         """
         if base is not None:
             parts = self._added_up(lane, word.code)
@@ -187,11 +197,16 @@ class Tracer:
     def _added_up(self, lane: _Lane, code: int) -> Parts | None:
         if code in self.known:
             return self.known[code]
-        last, passed = self.got[lane][-_RECENT:], self.passed[lane]
-        for count in range(1, len(last) + 1):
-            code = code - last[-count] & _MASK
-            if code in passed:
-                return sum((self.known[one] for one in last[-count:]), self.known[code])
+        last, had = self.got[lane][-_RECENT:], self.passed[lane]
+        for count in range(len(last) + 1):
+            at = len(last) - count
+            if count:
+                code = code - last[at] & _MASK
+            earlier = {*last[max(at - _APART, 0) : at]} if count < 3 else set()
+            for one in (0, *earlier):
+                base = code - one & _MASK
+                if base in had or (one and base in earlier):
+                    return sum((self.known[each] for each in (one, *last[at:])), self.known[base])
         return None
 
 

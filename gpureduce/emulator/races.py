@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpureduce import _host
-from gpureduce.core import devices, dtypes, exact, registry, sources
+from gpureduce.core import devices, dtypes, exact, registry, running_on_device, sources
 from gpureduce.core.checks import listed, named_keywords, whole
 from gpureduce.core.plan import Plan, launch_of
 from gpureduce.core.schedule import ORDERS, Schedule, checked
@@ -82,7 +82,7 @@ def races(
     Two accesses to the same bytes race if two threads make them, at least one of them writes, not
     both are atomic, and nothing says which comes first: no barrier that both threads pass, no
     ``__syncwarp`` that names both, no fences on either side of atomics, no end of a launch. A race
-    is found whether or not the sum comes out right.
+    is found whether or not the sum comes out right. Of running sums, the last one is looked at.
 
     Not seen: branches that these numbers do not take; launches that overlap others (the emulator's
     follow one another).
@@ -135,7 +135,7 @@ def races(
     if not orders:
         raise ValueError(f"schedules must name at least one of {', '.join(ORDERS)}")
     if n is None:
-        n, grids = _default_size(chosen.traits, dtype, blocks, grids)
+        n, grids = _default_size(chosen, dtype, blocks, grids)
     n = whole("n", n, 1, 2**24)  # each access is looked at
     return examine(_emulator_traced, chosen, n, dtype, (blocks, grids), orders)
 
@@ -150,9 +150,11 @@ def _not_watched(strategy: registry.Strategy) -> str:
     return f"{strategy.name} has no kernel of its own that the emulator could run"
 
 
-def _default_size(traits: int, dtype: str, block: int, grid: int) -> tuple[int, int]:
+def _default_size(chosen: registry.Strategy, dtype: str, block: int, grid: int) -> tuple[int, int]:
     """Several blocks and a ragged end; a ring of bulk copies must come round."""
-    if traits & _host.RING and not grid:
+    if chosen.traits & _host.EIGHT:  # elements of a thread
+        return 32 * block + 7, grid
+    if chosen.traits & _host.RING and not grid:
         tile = 32768 // dtypes.named(dtype).itemsize
         return 8 * tile + 7, 1
     return 8 * block + 7, grid
@@ -211,8 +213,8 @@ def examine(
             reset()
         reports: list[str] = []
         try:
-            bits, *_ = module.watched_sum(array, plan.launch(device, schedule), reports)
-            value = value_of(conversion, bytes(bits))
+            bits = _watched(module, plan, device, array, schedule, reports)
+            value = value_of(conversion, bits)
             if value != expected:
                 found.wrong[name] = value
         except CudaError as error:
@@ -235,6 +237,21 @@ def examine(
         found.races(), tuple(found.barriers.values()), found.faults, found.wrong, expected,
         tuple(found.unwritten.values()), tuple(found.alike.values()), found.stops,
     )  # fmt: skip
+
+
+def _watched(
+    module: ModuleType, plan: Plan, device: devices.Device, array: dtypes.Array,
+    schedule: Schedule, reports: list[str],
+) -> bytes:  # fmt: skip
+    """Runs the kernels once and appends a report. Returns the sum, or the last running sum."""
+    if plan.strategy.kind != "scan":
+        return bytes(module.watched_sum(array, plan.launch(device, schedule), reports)[0])
+    result = plan.conversion.result
+    run = running_on_device.arguments_of_run(
+        module, plan.strategy, array, result, plan.block, plan.grid
+    )
+    module.watched_run(*run, device.index, schedule.number, schedule.seed, reports)
+    return running_on_device.last_entry(run[-1])
 
 
 def value_of(conversion: dtypes.Conversion, bits: bytes) -> Any:

@@ -69,7 +69,8 @@ class Replay(ReplayData):
     schedule
         The order of threads.
     value, expected
-        The sum that came out, and the right one. `value` is None if the kernel failed.
+        The sum that came out, and the right one; of running sums, the last one. `value` is None if
+        the kernel failed.
     bound
         How far a right sum may be from `expected`, by the rounding of floats; 0: it is exact.
     fault

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gpureduce import _emulator_traced as traced
-from gpureduce.core import devices, dtypes, exact, registry
+from gpureduce.core import devices, dtypes, exact, registry, running_on_device
 from gpureduce.core.plan import Plan
 from gpureduce.core.schedule import Schedule
 from gpureduce.emulator.counts import NAMES
@@ -309,7 +309,14 @@ def record(
     bits, fault = b"", ""
     traced.free_scratch()  # another run may have left a ticket drawn
     try:
-        bits = bytes(traced.replay_sum(array, launch, kept)[0])
+        if strategy.kind == "scan":
+            how = running_on_device.arguments_of_run(
+                traced, strategy, array, plan.conversion.result, block, grid
+            )
+            traced.replay_run(*how, launch.device, schedule.number, schedule.seed, kept)
+            bits = running_on_device.last_entry(how[-1])
+        else:
+            bits = bytes(traced.replay_sum(array, launch, kept)[0])
     except CudaError as error:
         fault = str(error)
     except MemoryError:

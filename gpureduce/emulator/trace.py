@@ -97,8 +97,8 @@ def count_axis(shape: tuple[int, int], axis: int, launch: Launch) -> KernelCount
     return _launch(shape[0] * shape[1], (block, grid, 1, 1), grid, found)[0]
 
 
-def count_segments(*arguments: Any) -> tuple[KernelCounts, dict[str, Contention]]:
-    """Counts all launches of a sum by segment together, and its atomics by address.
+def count_run(*arguments: Any) -> tuple[KernelCounts, dict[str, Contention]]:
+    """Counts all launches of sums by segment or running sums together, and atomics by address.
 
     The arguments are those of C's `run`. All blocks run.
     """

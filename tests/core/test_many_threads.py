@@ -71,6 +71,10 @@ CALLS = {
         _value(gpureduce.sum(FLOATS, name, device="emulator")) for name in ("warp_shfl", "exact")
     ],
     "timing": lambda: gpureduce.sum(INTEGERS, "first_add", device="emulator").timing.launches,
+    "cumsum": lambda: [
+        _value(gpureduce.cumsum(FLOATS, name, device="emulator"))
+        for name in ("exact", "fast", "scan_look_back")
+    ],
     "sum_parts": lambda: _value(gpureduce.sum_parts([FLOATS[:1000], FLOATS[1000:]])),
     "segment_sum": lambda: _value(gpureduce.segment_sum(FLOATS, IDS)),
     "segment_digits": lambda: gpureduce.segment_digits(FLOATS, IDS, num_segments=17).tobytes(),

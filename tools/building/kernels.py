@@ -31,8 +31,10 @@ TOGETHER = [
     "warp_volatile missing_barrier divergent_barrier",
     # warps, clusters and the grid
     "warp_shfl coop_groups redux vector_load atomic_block grid_sync cluster key_shared",
+    "scan_hillis_steele scan_blelloch scan_blelloch_padded scan_warp scan_three_launches "
+    "scan_look_back",
     # lessons without shared memory
-    "global_tree global_race atomic_thread key_atomic key_warp key_sorted key_fixed",
+    "global_tree global_race atomic_thread key_atomic key_warp key_sorted key_fixed scan_add",
     # steps of sums by segment, with and without shared memory
     "segment_bounds segment_sample segment_count segment_order",
     "segment_largest segment_range segment_clear segment_round segment_merge segment_join "
@@ -95,7 +97,8 @@ def read_registry() -> list[Kernel]:
         folder = {"KERNEL": files, "EVERYWHERE": files}
         folder |= {"BROKEN": files / "broken", "AXIS": files / "axis"}
         folder |= {"SEGMENTS": files / "segments", "KEYS": files / "keys"}
-        folder = files / "running" if name.startswith("running_") else folder.get(kind)
+        named = {"running": files / "running", "scan": files / "scan"}
+        folder = named.get(name.partition("_")[0], folder.get(kind))
         if folder:
             words = traits.replace("|", " ").split()
             kernels.append(Kernel(name, folder / f"{name}.cu", words, int(capability), dtypes))

@@ -63,11 +63,14 @@ static int take_types(decided *plan, int acc, int exactly, int target, PyObject 
     gr_sums *sums = &request->sums;
     const gr_numpy_type *type = gr_numpy_type_of_kind(plan->kind, plan->bytes);
     int strategy = request->strategy, by_segment = request->by_segment;
-    bool is_lesson = by_segment && strategy >= 0 && strategy < gr_strategy_count() &&
-                     gr_strategy_at(strategy)->kind == GR_KIND_KEYS;
+    bool is_there = strategy >= 0 && strategy < gr_strategy_count();
+    bool is_lesson =
+        is_there && gr_strategy_at(strategy)->kind == (by_segment ? GR_KIND_KEYS : GR_KIND_SCAN);
     if (!type || !can_be_made(plan, type, exactly) || strategy >= gr_strategy_count() ||
-        (by_segment && strategy >= 0 && !is_lesson) || acc < 0 || acc >= GR_ACC_COUNT ||
-        target < 0 || target >= GR_LOAD_COUNT || (exactly && !gr_is_float((gr_load)target)) ||
+        ((by_segment || request->running) && strategy >= 0 && !is_lesson) ||
+        (!by_segment && is_lesson && request->running != GR_RUNNING) || acc < 0 ||
+        acc >= GR_ACC_COUNT || target < 0 || target >= GR_LOAD_COUNT ||
+        (exactly && !gr_is_float((gr_load)target)) ||
         (sums->as_digits && (!exactly || is_lesson || (by_segment && type->load == GR_LOAD_u64)))) {
         PyErr_SetString(PyExc_ValueError, "these elements cannot be added up like that");
         return -1;

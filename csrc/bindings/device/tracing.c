@@ -378,6 +378,11 @@ static PyObject *py_replay_sum(PyObject *self, PyObject *args)
     return traced(self, args, gr_py_sum, start_replay, stop_replay);
 }
 
+static PyObject *py_replay_run(PyObject *self, PyObject *args)
+{
+    return traced(self, args, gr_py_run, start_replay, stop_replay);
+}
+
 PyMethodDef gr_trace_methods[] = {
     {"plan_pass", py_plan_pass, METH_VARARGS,
      "plan_pass(n, launch, later)\n--\n\n"
@@ -402,6 +407,8 @@ PyMethodDef gr_trace_methods[] = {
      "their "
      "kinds, the places (file, line), the arrays (name, launch, in shared memory, first, bytes, "
      "bytes of an element, shift), the launches (grid, block)."},
+    {"replay_run", py_replay_run, METH_VARARGS,
+     "replay_run(..., kept)\n--\n\nThe same with the arguments of run()."},
     {"shared_wavefronts", py_shared_wavefronts, METH_VARARGS,
      "shared_wavefronts(offsets, mask, size, store)\n--\n\n"
      "Wavefronts of one warp instruction on shared memory, and how few they could be."},

@@ -14,10 +14,10 @@
 static PyObject *py_strategies(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(none))
 {
     static const char *const kinds[] = {"kernel", "broken", "library",  "host", "everywhere",
-                                        "choice", "axis",   "segments", "keys"};
-    static const char *const dtypes[] = {"all",    "int32",      "complex",     "any",
-                                         "floats", "words",      "float_words", "merged",
-                                         "runs",   "float_sums", "untyped",     "plain"};
+                                        "choice", "axis",   "segments", "keys", "scan"};
+    static const char *const dtypes[] = {"all",     "int32",       "complex", "any",  "floats",
+                                         "words",   "float_words", "merged",  "runs", "float_sums",
+                                         "untyped", "plain",       "wide"};
     int count = gr_strategy_count();
     PyObject *list = PyList_New(count);
     for (int i = 0; list && i < count; i++) {

@@ -365,6 +365,7 @@ template <typename In, typename Acc> struct RunningTile {
             Run<Acc> all = {Acc(0), false}; /* before this group */
             if (g > 0 && !before[c].begins)
                 all.sum = is_last ? before_group(g, c) : known_before(g, c);
+            __syncwarp(); /* all lanes have read before[c] */
             if (lane == 0) {
                 Run<Acc> known = all;
                 known.append(totals[c]);

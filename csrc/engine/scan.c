@@ -1,0 +1,101 @@
+#include "engine/scan.h"
+
+#include "engine/internal.h"
+#include "engine/times.h"
+
+enum { BLOCK = 256, SM_THREADS = 2048 };
+
+typedef struct {
+    const gr_groups_request *request;
+    gr_kernel *kernel;
+    unsigned block;
+    size_t acc_bytes;
+    gr_launched *launched;
+    gr_error *error;
+} scan;
+
+/* An accumulator per element or per warp, with gaps; and what scan_look_back keeps beside them. */
+static size_t shared_bytes(const scan *s)
+{
+    const gr_strategy *strategy = s->request->kernel;
+    size_t size = s->block * gr_per_thread(strategy);
+    size_t slots = strategy->traits & SHARED_THREADS ? size + size / GR_WARP : GR_WARP + 1;
+    return slots * s->acc_bytes;
+}
+
+static gr_status launch(const scan *s, const void *in, void *out, size_t n, void *work,
+                        unsigned *ticket, size_t grid)
+{
+    void *arguments[] = {&in, &out, &n, &work, &ticket};
+    gr_step step = {s->request->kernel, s->kernel, {(unsigned)grid, 1}, s->block, shared_bytes(s)};
+    return gr_launch(&step, arguments, s->request->stream, s->launched, s->error);
+}
+
+/* Entries of each block, then those of the blocks' sums in `work`, and then scan_add. */
+static gr_status launch_levels(const scan *s, const void *in, void *out, size_t n, char *work)
+{
+    const gr_groups_request *request = s->request;
+    size_t size = s->block * gr_per_thread(request->kernel), blocks = gr_ceil_div(n, size);
+    int add = gr_strategy_named("scan_add");
+    if (launch(s, in, out, n, work, NULL, blocks) != GR_OK || blocks == 1 ||
+        launch_levels(s, work, work, blocks, work + blocks * s->acc_bytes) != GR_OK)
+        return s->error->status;
+    unsigned elements = (unsigned)size;
+    void *arguments[] = {&work, &out, &n, &elements};
+    gr_step step = {gr_strategy_at(add),
+                    gr_find_kernel(add, (gr_load)request->load, request->acc, 0),
+                    {(unsigned)blocks - 1, 1},
+                    s->block,
+                    0};
+    return gr_launch(&step, arguments, request->stream, s->launched, s->error);
+}
+
+/* All launches. The number of blocks of each is at most `blocks`. */
+static gr_status launch_all(const scan *s, const void *in, void *out, size_t n, size_t blocks)
+{
+    unsigned traits = s->request->kernel->traits;
+    gr_arena arena = {0};
+    size_t tickets = gr_arena_take(&arena, traits & TICKET ? 2 * blocks + 1 : 0, sizeof(unsigned));
+    arena.zeroed = arena.bytes;
+    size_t sums = gr_arena_take(&arena, 2 * blocks + GR_WARP, s->acc_bytes);
+    if (gr_arena_open(&arena, s->request->device, s->request->stream, s->error) != GR_OK)
+        return s->error->status;
+    char *work = arena.base + sums;
+    if (traits & TICKET)
+        launch(s, in, out, n, work, (unsigned *)(void *)(arena.base + tickets), blocks);
+    else if (!(traits & MANY))
+        launch_levels(s, in, out, n, work);
+    else if (launch(s, in, NULL, n, work, NULL, blocks) == GR_OK &&
+             launch(s, work, work, blocks, NULL, NULL, 1) == GR_OK)
+        launch(s, in, out, n, work, NULL, blocks);
+    gr_arena_close(&arena);
+    return s->error->status;
+}
+
+gr_status gr_launch_scan(const gr_groups_request *request, gr_launched *launched, gr_error *error)
+{
+    const gr_axes *axes = &request->axes;
+    const gr_strategy *strategy = request->kernel;
+    int number = (int)(strategy - gr_strategy_at(0));
+    scan s = {.request = request,
+              .kernel = gr_find_kernel(number, (gr_load)request->load, request->acc, 0),
+              .block = request->block ? request->block : BLOCK,
+              .acc_bytes = gr_acc_size(request->acc),
+              .launched = launched,
+              .error = error};
+    size_t n = axes->reduced.dim[0].size, tile = s.block * gr_per_thread(strategy);
+    size_t blocks = gr_ceil_div(n, tile);
+    size_t full = gr_facts_of(request->device)->sms * (SM_THREADS / s.block);
+    if (!s.kernel || axes->kept.count)
+        return gr_fail(error, GR_BAD_DTYPE, "%s makes no running sums of these elements",
+                       strategy->name);
+    if (strategy->traits & MANY)
+        blocks = request->grid ? request->grid : full < blocks ? full : blocks;
+    if (blocks > 0x7fffffff)
+        return gr_fail(error, GR_BAD_VALUE, "%s would take more than 2^31 - 1 blocks",
+                       strategy->name);
+    if (gr_allow_shared(s.kernel, shared_bytes(&s), error) == GR_OK &&
+        launch_all(&s, axes->in, axes->out, n, blocks) == GR_OK)
+        gr_record_time(request->times, GR_AT_SUMMED, request->stream, error);
+    return error->status;
+}
