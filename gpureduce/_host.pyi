@@ -200,6 +200,7 @@ def running_sums(
     load: int,
     target: int,
     out: np.ndarray[Any, Any],
+    before: np.ndarray[Any, Any] | None = None,
     /,
 ) -> None: ...
 def finish_sums(

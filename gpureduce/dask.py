@@ -15,13 +15,13 @@ import dask.array as da
 import numpy as np
 import numpy.typing as npt
 
-from gpureduce.core import arrays, dtypes
+from gpureduce.core import arrays, dtypes, groups, running
 from gpureduce.core import digits as words_of
 from gpureduce.core.accumulator import Accumulator
 from gpureduce.core.checks import finite, one_of, shown
 from gpureduce.core.summation import sum as _sum
 
-__all__ = ["mean", "nanmean", "nanstd", "nansum", "nanvar", "norm", "std", "sum", "var"]
+__all__ = ["cumsum", "mean", "nanmean", "nanstd", "nansum", "nanvar", "norm", "std", "sum", "var"]
 
 _STRATEGIES = ("exact", "cpu", "numpy", "fast")
 
@@ -228,6 +228,55 @@ def norm(
     return sum(sizes, axis, None, keepdims, split_every)
 
 
+def cumsum(x: Any, axis: int | None = None, dtype: npt.DTypeLike | None = None) -> Any:
+    """Each entry is the sum of the elements up to it, rounded once: `gpureduce.exact.cumsum`.
+
+    Without an axis, it is of all elements, flat. The digits of each chunk's sums along the axis are
+    added up first, 600 bytes for each; then each chunk is added up after the digits before it. Each
+    chunk of `x` is computed once, and read twice. Sums of integers are integers, as Dask's.
+
+    Parameters
+    ----------
+    x
+        A Dask array of NumPy or CuPy chunks, or what dask.array.asanyarray takes.
+    axis, dtype
+        As in dask.array.cumsum.
+
+    Returns
+    -------
+    dask.array.Array
+        The sums, in host memory, of the chunks of `x`.
+
+    Examples
+    --------
+    >>> import dask.array as da, gpureduce.dask
+    >>> gpureduce.dask.cumsum(da.from_array([1e16, 1.0, -1e16, 1.0], chunks=2)).compute()
+    array([1.e+16, 1.e+16, 1.e+00, 2.e+00])
+    """
+    x = da.asanyarray(x)
+    if axis is None:
+        x, axis = x.reshape(-1), 0
+    along = groups.one_axis(axis, x.ndim)
+    result = running.result_of(x.dtype, dtype)
+    part = result if x.dtype.kind == "c" else dtypes.part_of(result)
+    index, before = tuple(range(x.ndim)), []
+    if x.numblocks[along] > 1:
+        width = 1 if part.kind in "iu" else words_of.REAL * (1 + (part.kind == "c"))
+        meta = np.empty((0,) * (x.ndim + 1), part if width == 1 else np.int64)
+        words = da.blockwise(
+            _chunk_digits, (*index, x.ndim), x.blocks[(slice(None),) * along + (slice(-1),)], index,
+            axis=along, result=part, new_axes={x.ndim: width}, adjust_chunks={along: lambda n: 1},
+            meta=meta,
+        )  # fmt: skip
+        none = words.blocks[(slice(None),) * along + (slice(1),)] * 0
+        words = da.concatenate([none, words], axis=along)
+        before = [da.cumsum(words, along, meta.dtype), (*index, x.ndim)]
+    return da.blockwise(
+        _chunk_entries, index, x, index, *before, axis=along, result=part, align_arrays=False,
+        concatenate=True, meta=np.empty((0,) * x.ndim, part),
+    ).astype(result)  # fmt: skip
+
+
 def _statistic(
     x: Any, kind: int, axis: Axis, dtype: npt.DTypeLike | None, keepdims: bool,
     split_every: int | dict[int, int] | None, ddof: float = 0, skips_nan: bool = False,
@@ -271,6 +320,18 @@ def _digits(chunk: Any, axis: tuple[int, ...], keepdims: bool) -> words_of.Words
     return words.reshape((*shape, words.shape[-1]))
 
 
+def _chunk_digits(chunk: Any, axis: int, result: np.dtype[Any]) -> Any:
+    return running.sum_digits(_on_host(chunk), axis, result)
+
+
+def _chunk_entries(chunk: Any, before: Any = None, *, axis: int, result: np.dtype[Any]) -> Any:
+    return running.continued(_on_host(chunk), axis, result, before)
+
+
+def _on_host(chunk: Any) -> Any:
+    return arrays.as_array(chunk.get() if arrays.lies_on_a_gpu(chunk) else chunk)
+
+
 def _float(dtype: Any) -> Any:
     return np.float64 if dtype.kind in "biu" else dtype
 
@@ -300,7 +361,7 @@ class _Digits:
     def __call__(self, chunk: Any, axis: tuple[int, ...], keepdims: bool) -> words_of.Words:
         if self.kind == words_of.MEAN and not self.skips_nan:
             return _digits(chunk, axis, keepdims)
-        array = arrays.as_array(chunk.get() if arrays.lies_on_a_gpu(chunk) else chunk)
+        array = _on_host(chunk)
         numbers = None
         if self.skips_nan:
             numbers = ~dtypes.quietly(np.isnan, array)

@@ -52,6 +52,7 @@ typedef struct {
     gr_format format;
     double factor; /* of `bound` */
     size_t units, per_task, tiles, chunks, chunk;
+    size_t inner; /* entries of the kept dimensions that vary faster than `columns` */
     const gr_axis
         *columns;   /* the dimension whose entries are added together; NULL: rows are added */
     gr_exact *sums; /* before each chunk, exactly */
@@ -77,6 +78,23 @@ static void read(const gr_running *of, const unsigned char *in, ptrdiff_t step, 
         in = own->raw;
     }
     gr_proven_best()->widen(of->load, in, n, own->x);
+}
+
+/* An exact sum as float64 numbers. */
+static gr_proven3 numbers_of(const gr_exact *sum)
+{
+    double part[4];
+    gr_exact_split(sum, part);
+    double bound = 0x1p53 * gr_magnitude(part[3]) + gr_magnitude(part[1]); /* additions round it */
+    return (gr_proven3){part[0], part[1], part[2], bound};
+}
+
+/* The accumulator and the float64 numbers with which row `index` begins. */
+static gr_exact *sum_before(const gr_running *of, size_t index, gr_proven3 *numbers)
+{
+    gr_exact *sum = of->before ? &of->before[index] : NULL;
+    *numbers = sum ? numbers_of(sum) : (gr_proven3){0, 0, 0, 0};
+    return sum;
 }
 
 /* --- entries that are not proven ----------------------------------------------------------------
@@ -158,7 +176,6 @@ static bool add_row(const division *all, line *row, gr_proven3 sum, size_t first
 {
     const gr_running *of = all->of;
     bool is_wide = of->load == GR_LOAD_f64;
-    sum.bound += gr_magnitude(sum.rest); /* narrow additions round it, too */
     for (size_t some; first < end && !gr_ask_for_interrupts(); first += some) {
         some = gr_least(end - first, BLOCK);
         gr_arithmetic before = gr_begin_plain();
@@ -184,8 +201,8 @@ static bool add_row(const division *all, line *row, gr_proven3 sum, size_t first
 /* --- columns ------------------------------------------------------------------------------------
  */
 
-static bool add_columns(const division *all, const gr_axes_place *at, size_t first, size_t width,
-                        memory *own)
+static bool add_columns(const division *all, size_t unit, const gr_axes_place *at, size_t first,
+                        size_t width, memory *own)
 {
     const gr_running *of = all->of;
     const gr_axis *columns = all->columns;
@@ -196,8 +213,15 @@ static bool add_columns(const division *all, const gr_axes_place *at, size_t fir
     memset(own->x, 0, sizeof own->x);
     for (size_t k = 0; k < width; k++) {
         ptrdiff_t column = (ptrdiff_t)(first + k);
+        size_t index = (unit / all->inner * columns->size + first + k) * all->inner;
+        gr_proven3 sum;
         own->lines[k] = (line){.in = of->in + at->in + column * columns->in,
-                               .out = of->out + at->out + column * columns->out};
+                               .out = of->out + at->out + column * columns->out,
+                               .exact = sum_before(of, index + unit % all->inner, &sum)};
+        own->planes[k] = sum.sum;
+        own->planes[TILE + k] = sum.rest;
+        own->planes[2 * TILE + k] = sum.tail;
+        own->planes[3 * TILE + k] = sum.bound;
     }
     for (size_t i = 0; i < of->axis.size && done && !gr_ask_for_interrupts(); i++) {
         const unsigned char *row = (const unsigned char *)own->x;
@@ -216,7 +240,7 @@ static bool add_columns(const division *all, const gr_axes_place *at, size_t fir
                    store_exactly(all, &own->lines[k], i, own->x[k]);
         gr_end_plain(before);
     }
-    for (size_t k = 0; k < width; k++)
+    for (size_t k = 0; k < width && !of->before; k++)
         free(own->lines[k].exact);
     return done;
 }
@@ -257,11 +281,15 @@ static bool run_unit(const division *all, size_t unit, memory *own)
         return run_segment(all, &at, unit % all->tiles, own);
     if (all->columns) {
         size_t first = unit % all->tiles * TILE;
-        return add_columns(all, &at, first, gr_least(TILE, all->columns->size - first), own);
+        return add_columns(all, unit / all->tiles, &at, first,
+                           gr_least(TILE, all->columns->size - first), own);
     }
+    gr_proven3 sum;
     line row = {.in = of->in + at.in, .out = of->out + at.out};
-    bool done = add_row(all, &row, (gr_proven3){0, 0, 0, 0}, 0, of->axis.size, own);
-    free(row.exact);
+    row.exact = sum_before(of, unit, &sum);
+    bool done = add_row(all, &row, sum, 0, of->axis.size, own);
+    if (!of->before)
+        free(row.exact);
     return done;
 }
 
@@ -292,14 +320,6 @@ static void sum_chunk(size_t task, void *context)
     (void)catch_up(of, &row, gr_least(first + all->chunk, of->axis.size));
 }
 
-/* An exact sum as float64 numbers. */
-static gr_proven3 numbers_of(const gr_exact *sum)
-{
-    double part[4];
-    gr_exact_split(sum, part);
-    return (gr_proven3){part[0], part[1], part[2], 0x1p53 * gr_magnitude(part[3])};
-}
-
 static void run_chunk(size_t task, void *context)
 {
     division *all = context;
@@ -328,6 +348,8 @@ static void run_chunks(division *all, int threads)
     for (size_t row = 0; row < all->units && !gr_interrupted(); row++) {
         gr_exact before;
         gr_exact_init(&before);
+        if (all->of->before)
+            before = all->of->before[row];
         for (size_t i = row * all->chunks; i < (row + 1) * all->chunks; i++) {
             gr_exact sum = all->sums[i];
             all->sums[i] = before;
@@ -341,7 +363,7 @@ static void run_chunks(division *all, int threads)
 
 /* Takes the dimension with the least steps from the kept ones, if these are less than the axis's.
  */
-static bool take_columns(gr_running *of, gr_axis *columns)
+static bool take_columns(gr_running *of, gr_axis *columns, size_t *inner)
 {
     int least = -1;
     for (int i = 0; i < of->kept.count; i++)
@@ -352,8 +374,10 @@ static bool take_columns(gr_running *of, gr_axis *columns)
         gr_axis_distance(of->kept.dim[least].in) >= gr_axis_distance(of->axis.in))
         return false;
     *columns = of->kept.dim[least];
-    for (int i = least; i + 1 < of->kept.count; i++)
+    for (int i = least; i + 1 < of->kept.count; i++) {
         of->kept.dim[i] = of->kept.dim[i + 1];
+        *inner *= of->kept.dim[i].size;
+    }
     of->kept.count--;
     return true;
 }
@@ -362,13 +386,14 @@ bool gr_running_sums(const gr_running *of, int threads)
 {
     gr_running own = *of;
     gr_axis columns;
-    division all = {.of = &own, .format = gr_format_of(of->target), .tiles = 1, .chunks = 1};
+    division all = {
+        .of = &own, .format = gr_format_of(of->target), .tiles = 1, .chunks = 1, .inner = 1};
     size_t n = own.axis.size, each = n;
     all.factor = ((double)n + MERGES) * 0x1p-52 * (1 + 0x1p-50);
     if (own.offsets) {
         all.tiles = own.segments;
         each = n / own.segments + 1;
-    } else if (take_columns(&own, &columns)) {
+    } else if (take_columns(&own, &columns, &all.inner)) {
         all.columns = &columns;
         all.tiles = (columns.size - 1) / TILE + 1;
         each *= gr_least(columns.size, TILE);

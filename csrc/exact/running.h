@@ -2,6 +2,7 @@
 #ifndef GPUREDUCE_RUNNING_H
 #define GPUREDUCE_RUNNING_H
 
+#include "exact/exact.h"
 #include "shared/axes.h"
 
 /* Arrays of one shape. Sums begin anew with each segment of the axis. `axis` is the dimension that
@@ -14,6 +15,8 @@ typedef struct {
     gr_axis_list kept;
     const int64_t *offsets; /* where segments begin and the last one ends, or NULL: one segment */
     size_t segments;
+    gr_exact *before; /* the sum before each row, in the order of `kept`, or NULL; is overwritten.
+                         Without offsets */
     gr_load load, target; /* floats */
     bool swapped;         /* the bytes of each element are in reverse order */
 } gr_running;

@@ -5,14 +5,13 @@ C adds up rows, columns and segments: csrc/exact/running.h.
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from gpureduce import _host
-from gpureduce.core import arrays, dtypes, exact, groups
+from gpureduce.core import arrays, digits, dtypes, groups
 from gpureduce.core.checks import flag
 from gpureduce.core.dtypes import Array, load_of
 from gpureduce.core.groups import Segments
@@ -50,7 +49,7 @@ def entries_of(
 ) -> Entries:  # fmt: skip
     """Checks the arguments, and makes the array of the entries. A first 0 is stored there."""
     array, along = _along(array, axis)
-    result = _result(array.dtype, dtype)
+    result = result_of(array.dtype, dtype)
     more = flag("include_initial", include_initial)
     shape = tuple(n + (more and i == along) for i, n in enumerate(array.shape))
     found = (
@@ -70,7 +69,7 @@ def by_segment(values: object, groups_of: Segments, dtype: npt.DTypeLike | None)
     array = arrays.as_array(values)[...]
     if array.ndim not in (1, 2):
         raise ValueError(f"values must have 1 or 2 dimensions, (n,) or (n, d), not {array.ndim}")
-    result, segments = _result(array.dtype, dtype), groups_of.checked(array)
+    result, segments = result_of(array.dtype, dtype), groups_of.checked(array)
     found = np.empty(array.shape, result)
     if segments.ids is None:
         store(array, 0, segments.offsets, found)
@@ -85,6 +84,25 @@ def by_segment(values: object, groups_of: Segments, dtype: npt.DTypeLike | None)
     return found
 
 
+def sum_digits(array: Array, axis: int, result: np.dtype[Any]) -> Array:
+    """For `continued`: the digits of the sums along an axis, which gets size 1.
+
+    Sums of integers are one digit.
+    """
+    if result.kind in "iu":
+        return np.expand_dims(np.sum(array, axis, result, keepdims=True), -1)
+    parts = [array.real, array.imag] if array.dtype.kind == "c" else [array]
+    words = np.concatenate([digits.of_sums(part, (axis,)) for part in parts], axis=-1)
+    return np.expand_dims(words, axis)
+
+
+def continued(array: Array, axis: int, result: np.dtype[Any], before: Array | None) -> Array:
+    """The running sums of elements after others: `before` has the digits of these, or zeros."""
+    entries = np.empty(array.shape, result)
+    store(array, axis, None, entries, before if before is not None and before.any() else None)
+    return entries
+
+
 def _along(array: Array, axis: object) -> tuple[Array, int]:
     """The array, flat if there is no axis, and its axis."""
     if axis is None:
@@ -92,7 +110,7 @@ def _along(array: Array, axis: object) -> tuple[Array, int]:
     return array, groups.one_axis(axis, array.ndim)
 
 
-def _result(source: np.dtype[Any], dtype: npt.DTypeLike | None) -> np.dtype[Any]:
+def result_of(source: np.dtype[Any], dtype: npt.DTypeLike | None) -> np.dtype[Any]:
     """The dtype of the entries: that of numpy.cumsum, or the one asked for."""
     own = dtypes.convert(source, None).result  # refuses dtypes that have no sums
     if dtype is None:
@@ -106,25 +124,33 @@ def _result(source: np.dtype[Any], dtype: npt.DTypeLike | None) -> np.dtype[Any]
     return wanted
 
 
-def store(array: Array, axis: int, offsets: Array | None, entries: Array) -> None:
+def store(
+    array: Array, axis: int, offsets: Array | None, entries: Array,
+    before: Array | None = None,
+) -> None:  # fmt: skip
     """Stores the entries, which have the shape of the array."""
     if not array.size:
         return
     if entries.dtype.kind in "iu":
         _store_integers(array, axis, offsets, entries)
+        if before is not None:
+            entries += before[..., 0]
     elif entries.dtype.kind == "c":
-        store(array.real, axis, offsets, entries.real)
-        store(array.imag, axis, offsets, entries.imag)
+        for i, (part, out) in enumerate(((array.real, entries.real), (array.imag, entries.imag))):
+            words = None if before is None else before[..., i * digits.REAL :][..., : digits.REAL]
+            store(part, axis, offsets, out, words)
     else:
         pieces = in_floats(array)
-        if len(pieces) > 1:  # integers that no float64 number holds
-            whole = np.empty(array.shape, object)
-            _store_integers(array.astype(object), axis, offsets, whole)
-            rounded = np.frompyfunc(lambda x: exact.rounded([Fraction(x)], entries.dtype), 1, 1)
-            entries[...] = rounded(whole)
-            return
-        loads = load_of(pieces[0].dtype), load_of(entries.dtype)
-        _host.running_sums(pieces[0], axis, offsets, *loads, entries)
+        floats, out = pieces[0], entries
+        if len(pieces) > 1:  # integers that no float64 number holds: two for each, side by side
+            shape = [n * (1 + (i == axis)) for i, n in enumerate(array.shape)]
+            floats, out = np.stack(pieces, axis + 1).reshape(shape), np.empty(shape, entries.dtype)
+            offsets = None if offsets is None else 2 * offsets
+        words = None if before is None else np.ascontiguousarray(before)
+        loads = load_of(floats.dtype), load_of(out.dtype)
+        _host.running_sums(floats, axis, offsets, *loads, out, words)
+        if out is not entries:
+            entries[...] = out.take(range(1, out.shape[axis], 2), axis)
 
 
 def _store_integers(array: Array, axis: int, offsets: Array | None, entries: Array) -> None:

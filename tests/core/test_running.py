@@ -11,6 +11,7 @@ import pytest
 
 import gpureduce
 from gpureduce import exact
+from gpureduce.core import running
 
 DTYPES = ["float16", "bfloat16", "float32", "float64", "complex64"]
 KINDS = ["usual", "wide", "ties", "cancel", "special"]
@@ -69,6 +70,35 @@ def test_long_rows_are_divided():
         assert found[i] == exact.sum(x[: i + 1]), i
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", DTYPES)
+def test_sums_go_on_after_the_digits_of_others(name, kind):
+    """By rows, by columns with others within and beside them, and by chunks of a long row."""
+    rng = np.random.default_rng(DTYPES.index(name))
+    for shape in ((300,), (40, 30), (5, 9, 17), (3, 270, 4), (300_000,)):
+        x = numbers(rng, name, shape, kind)
+        for axis, size in enumerate(shape):
+            first, other = np.split(x, [rng.integers(1, size)], axis)
+            want = np.split(exact.cumsum(x, axis), [first.shape[axis]], axis)[1]
+            before = running.sum_digits(first, axis, x.dtype)
+            agree(running.continued(other, axis, x.dtype, before), want)
+            agree(running.continued(first, axis, x.dtype, before * 0), exact.cumsum(first, axis))
+
+
+def test_partial_sums_beyond_the_largest_number():
+    x = np.array([1.5e308, 1.5e308, -1.5e308, -1.5e308, 3.0])
+    for at in range(1, 5):
+        found = running.continued(x[at:], 0, x.dtype, running.sum_digits(x[:at], 0, x.dtype))
+        agree(found, np.array([1.5e308, np.inf, 1.5e308, 0, 3])[at:])
+
+
+def test_digits_that_are_wrong_are_refused():
+    x, digits = np.ones((2, 3)), running.sum_digits(np.ones((2, 3)), 1, np.dtype("f8"))
+    for wrong in (digits[:1], digits.astype("i4"), -digits):
+        with pytest.raises(ValueError, match="digits"):
+            running.continued(x, 1, x.dtype, wrong)
+
+
 def test_options_of_running_sums():
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     agree(exact.cumsum(x), np.cumsum(x))
@@ -90,8 +120,11 @@ def test_running_sums_of_integers(name):
     agree(exact.cumsum(x, 1), np.cumsum(x, 1))
     agree(exact.cumsum(x, 1, dtype="int16"), np.cumsum(x, 1, dtype="int16"))
     agree(exact.cumsum(x, 1, dtype="f4"), np.cumsum(x.astype("f8"), 1).astype("f4"))
-    big = np.array([2**62, 2**62, 3], np.int64)
-    agree(exact.cumsum(big, dtype="f8"), np.array([2.0**62, 2.0**63, 2.0**63]))
+    big = np.array([[2**62, -5], [2**62, 2**60 + 1], [3, 2**62]], np.int64)
+    right = np.array([[2.0**62, -5], [2.0**63, 2**60 - 4], [2.0**63, 5 * 2.0**60]])
+    agree(exact.cumsum(big, 0, "f8"), right)
+    agree(exact.cumsum(big.T, 1, "f4"), right.T.astype("f4"))
+    assert exact.segment_cumsum(big, offsets=[0, 1, 3], dtype="f8")[1:, 0].tolist() == [2.0**62] * 2
 
 
 @pytest.mark.parametrize("name", ["float32", "complex64", "int32"])

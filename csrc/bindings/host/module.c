@@ -120,8 +120,10 @@ static PyMethodDef methods[] = {
      "rolling(kind, root, divides, ddof, array, starts, ends, size, after, counts, least, "
      "load, out)\n--\n\nStores what is made of the sums of windows of rows, rounded once."},
     {"running_sums", gr_py_running_sums, METH_VARARGS,
-     "running_sums(array, axis, offsets, load, target, out)\n--\n\n"
-     "Stores the sum of the elements of a segment up to each, rounded once."},
+     "running_sums(array, axis, offsets, load, target, out, before=None)\n--\n\n"
+     "Stores the sum of the elements of a segment up to each, rounded once. `before`: the digits "
+     "of "
+     "a sum before each row."},
     {"sum_segments", gr_py_sum_segments, METH_VARARGS,
      "sum_segments(values, ids, offsets, out, source, wanted, initial)\n--\n\n"
      "Stores the sums by segment in `out`: (ms, the first row whose id is out of range or -1)."},

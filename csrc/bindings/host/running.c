@@ -5,6 +5,9 @@
 #include "exact/format.h"
 #include "exact/rolling.h"
 #include "exact/running.h"
+#include "exact/words.h"
+
+#include <stdlib.h>
 
 /* Describes the arrays. Returns false if they do not fit: user code may have run since Python has
  * checked them. */
@@ -46,14 +49,37 @@ static bool take_offsets(PyObject *offsets, gr_running *of)
     return (size_t)of->offsets[of->segments] == of->axis.size;
 }
 
+/* Takes the digits of the sum before each row. Returns 0, or -1 with an exception set. */
+static int take_digits(PyObject *digits, gr_running *of)
+{
+    size_t rows = gr_axes_size(&of->kept);
+    const int64_t *words = gr_data_of(digits, rows * GR_WORDS * sizeof *words);
+    gr_load load;
+    if (!words || of->offsets) {
+        PyErr_SetString(PyExc_ValueError, "expected the digits of each row");
+        return -1;
+    }
+    of->before = malloc(rows * sizeof *of->before);
+    if (!of->before) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (size_t i = 0; i < rows; i++, words += GR_WORDS) {
+        gr_words_error error = gr_exact_from_words(words, 1, &of->before[i], &load);
+        if (error != GR_WORDS_OK)
+            return gr_check_words(error, gr_words_added(words));
+    }
+    return 0;
+}
+
 PyObject *gr_py_running_sums(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyArrayObject *array, *out;
-    PyObject *offsets;
+    PyObject *offsets, *digits = Py_None;
     gr_running of = {.kept = {.count = 0}};
     int axis, load, target;
-    if (!PyArg_ParseTuple(args, "O!iOiiO!", &PyArray_Type, &array, &axis, &offsets, &load, &target,
-                          &PyArray_Type, &out))
+    if (!PyArg_ParseTuple(args, "O!iOiiO!|O", &PyArray_Type, &array, &axis, &offsets, &load,
+                          &target, &PyArray_Type, &out, &digits))
         return NULL;
     of.load = (gr_load)load;
     of.target = (gr_load)target;
@@ -62,9 +88,14 @@ PyObject *gr_py_running_sums(PyObject *Py_UNUSED(module), PyObject *args)
         PyErr_SetString(PyExc_ValueError, "expected arrays of floats of one shape, not empty");
         return NULL;
     }
+    if (digits != Py_None && take_digits(digits, &of) < 0) {
+        free(of.before);
+        return NULL;
+    }
     gr_without_gil call;
     gr_drop_gil(&call);
     bool done = gr_running_sums(&of, 0);
+    free(of.before);
     if (gr_take_gil(&call) < 0)
         return NULL;
     return done ? Py_NewRef(Py_None) : PyErr_NoMemory();
