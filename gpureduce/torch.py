@@ -25,6 +25,7 @@ from gpureduce.core.segments import segment_sum as _segment_sum
 from gpureduce.core.summation import sum as _sum
 
 __all__ = [
+    "cumsum",
     "dot",
     "index_add",
     "mean",
@@ -188,6 +189,53 @@ def _(
     x = x.movedim(in_dims[0], 0)
     dims = range(x.dim() - 1) if dim is None else dim
     return _add(x, [one + 1 for one in dims], keepdim, dtype, strategy), 0
+
+
+# --- running sums ------------------------------------------------------------------------------
+
+
+def cumsum(x: torch.Tensor, dim: int, *, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """The sums of the elements up to each, as torch.cumsum: the bits of `gpureduce.exact.cumsum`.
+
+    The gradient of an element is the sum of the gradients from its entry on, rounded once: it is
+    exact. `dtype` rounds the entries: floats are not rounded to a narrower one before. The entries
+    lie on the device of `x`. torch.func.vmap has no rule for it.
+    """
+    (axis,) = _checked(dim, x.dim()) or (0,)
+    if x.dim() == 0:
+        return cumsum(x.reshape(1), 0, dtype=dtype).reshape(())
+    result: torch.Tensor = torch.ops.gpureduce.cumsum(x, axis, _result_dtype(x, dtype), False)
+    return result
+
+
+@torch.library.custom_op("gpureduce::cumsum", mutates_args=())
+def _add_before(x: torch.Tensor, dim: int, dtype: torch.dtype, reverse: bool) -> torch.Tensor:
+    if x.is_floating_point() != dtype.is_floating_point and not x.is_complex():
+        x = x.to(dtype)  # as torch.cumsum does
+    how: dict[str, Any] = {"dtype": str(dtype).removeprefix("torch."), "reverse": reverse}
+    if x.is_cuda:
+        found: torch.Tensor = _exact.cumsum(x, dim, **how)
+        return found.contiguous()
+    return _from_host(_exact.cumsum(_host_array(x), dim, **how), dtype)
+
+
+@_add_before.register_fake
+def _(x: torch.Tensor, dim: int, dtype: torch.dtype, reverse: bool) -> torch.Tensor:
+    return x.new_empty(x.shape, dtype=dtype)
+
+
+def _remember_direction(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+    x, ctx.dim, _, ctx.reverse = inputs
+    ctx.dtype = x.dtype
+
+
+def _add_after(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
+    if gradient.is_complex() and not ctx.dtype.is_complex:
+        gradient = gradient.real
+    return _add_before(gradient, ctx.dim, ctx.dtype, not ctx.reverse), None, None, None
+
+
+_add_before.register_autograd(_add_after, setup_context=_remember_direction)
 
 
 # --- statistics --------------------------------------------------------------------------------
