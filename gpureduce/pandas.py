@@ -1,9 +1,13 @@
-"""Sums, means and variances by group of pandas frames: each rounded once, in any order of the rows.
+"""Exact sums, means and variances of pandas: by group, of windows, and running sums.
+
+Each is rounded once. Importing this module adds the accessor ``exact``.
 
 >>> import gpureduce.pandas, pandas as pd
 >>> frame = pd.DataFrame({"city": ["a", "b", "a", "a"], "x": [1e16, 2.0, 1.0, -1e16]})
 >>> gpureduce.pandas.groupby(frame, "city")["x"].sum().to_dict()
 {'a': 1.0, 'b': 2.0}
+>>> frame["x"].exact.rolling(2).mean().tolist()
+[nan, 5000000000000001.0, 1.5, -5000000000000000.0]
 
 `import gpureduce` alone does not import pandas. pandas numbers the groups, and makes their index.
 """
@@ -12,7 +16,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import numpy as np
@@ -23,7 +27,7 @@ from gpureduce.core.checks import whole
 from gpureduce.core.dtypes import Array, number_name
 from gpureduce.core.registry import NUMBERS
 
-__all__ = ["GroupBy", "groupby"]
+__all__ = ["ExactAccessor", "GroupBy", "Rolling", "groupby"]
 
 
 def groupby(data: Any, by: Any = None, **how: Any) -> GroupBy:
@@ -101,19 +105,11 @@ class GroupBy:
         return self._made("count", False)
 
     def _made(self, kind: str, numeric_only: bool, **how: Any) -> Any:
-        one = self._one
-        if isinstance(self._data, pd.Series):
-            found = one(kind, self._data.name, self._data, how)
-            return found if self._as_index else found.reset_index()
-        columns = [self._data.iloc[:, i] for i in range(self._data.shape[1])]
-        names: Any = self._data.columns
-        if numeric_only:
-            kept = [i for i, column in enumerate(columns) if _numbers(column.dtype)]
-            columns, names = [columns[i] for i in kept], names[kept]
-        made = [one(kind, name, column, how) for name, column in zip(names, columns, strict=True)]
-        frame = pd.concat(made, axis=1) if made else pd.DataFrame(index=self._groups[1])
-        frame.columns = names
-        return frame if self._as_index else frame.reset_index()
+        def one(column: pd.Series) -> pd.Series:
+            return self._one(kind, column.name, column, how)
+
+        found = _by_column(self._data, one, numeric_only, lambda: self._groups[1])
+        return found if self._as_index else found.reset_index()
 
     @functools.cached_property
     def _groups(self) -> tuple[Array, pd.Index, Array | None]:
@@ -131,12 +127,7 @@ class GroupBy:
     def _one(self, kind: str, name: Hashable, column: Any, how: dict[str, Any]) -> pd.Series:
         ids, index, with_key = self._groups
         dtype = column.dtype
-        own = _numbers(dtype)
-        if own is None and kind != "count":
-            raise TypeError(
-                f"column {name!r} has the dtype {dtype}, of which there is no {kind} here: select "
-                "other columns, or pass numeric_only=True"
-            )
+        own = _numbers(dtype) if kind == "count" else _numbers_of(column, kind)
         known = column.notna().to_numpy()
         if with_key is not None:
             known = known & with_key
@@ -164,6 +155,119 @@ class GroupBy:
         return made.mask(few) if few.any() else made
 
 
+class ExactAccessor:
+    """Exact results of a Series or DataFrame: ``s.exact.cumsum()``, ``s.exact.rolling(7).mean()``.
+
+    >>> import gpureduce.pandas, pandas as pd
+    >>> pd.Series([1e16, 1.0, None, -1e16]).exact.cumsum().tolist()
+    [1e+16, 1e+16, nan, 1.0]
+    """
+
+    def __init__(self, of: Any) -> None:
+        self._of = of
+
+    def cumsum(self, skipna: bool = True, numeric_only: bool = False) -> Any:
+        """The sums of the values up to each, by column. `skipna`: a missing one is left out."""
+
+        def one(column: pd.Series) -> pd.Series:
+            values = column.to_numpy(_numbers_of(column, "cumsum"), na_value=0)
+            found = pd.Series(exact.cumsum(values), index=column.index, name=column.name)
+            if isinstance(column.dtype, _Extension):
+                found = found.astype(_extension_of(found.dtype, column.dtype))
+            missing = column.isna().to_numpy()
+            missing = missing if skipna else np.maximum.accumulate(missing)
+            return found.mask(missing) if missing.any() else found
+
+        return _by_column(self._of, one, numeric_only, lambda: self._of.index)
+
+    def rolling(self, window: Any, min_periods: int | None = None, center: bool = False,
+                **how: Any) -> Rolling:  # fmt: skip
+        """The windows of pandas' `rolling`: numbers of rows, times, or `BaseIndexer`.
+
+        `how` has pandas' ``on``, ``closed`` and ``step``.
+        """
+        return Rolling(self._of.rolling(window, min_periods, center, **how))
+
+
+class Rolling:
+    """Windows of rows. Made by `ExactAccessor.rolling`.
+
+    Results have pandas' index and dtype, float64. As in pandas, missing values and infinities are
+    left out, and a result is nan if fewer than `min_periods` values are left.
+
+    >>> import gpureduce.pandas, pandas as pd
+    >>> pd.Series([1e16, 1.0, 2.0, 4.0]).exact.rolling(2).mean().tolist()[2:]
+    [1.5, 3.0]
+    """
+
+    def __init__(self, rolling: Any) -> None:
+        if not isinstance(rolling, pd.api.typing.Rolling):
+            raise TypeError("windows with a win_type have no exact results: leave win_type out")
+        self._rolling = rolling
+
+    def sum(self, numeric_only: bool = False) -> Any:
+        """The sums."""
+        return self._made("sum", numeric_only)
+
+    def mean(self, numeric_only: bool = False) -> Any:
+        """The means."""
+        return self._made("mean", numeric_only)
+
+    def var(self, ddof: float = 1, numeric_only: bool = False) -> Any:
+        """The variances, by default with ddof=1."""
+        return self._made("var", numeric_only, ddof=ddof)
+
+    def std(self, ddof: float = 1, numeric_only: bool = False) -> Any:
+        """The standard deviations, by default with ddof=1."""
+        return self._made("std", numeric_only, ddof=ddof)
+
+    def _made(self, kind: str, numeric_only: bool, **how: Any) -> Any:
+        rolling, of = self._rolling, getattr(exact, f"rolling_{kind}")
+        size, is_dense = rolling.window, rolling.closed is None and rolling.step in (None, 1)
+        has_size = is_dense and isinstance(size, int) and size > 0
+
+        def one(values: Array, starts: Array, ends: Array, least: int) -> Array:
+            if has_size:  # sooner than other windows
+                how["center"] = bool(rolling.center)
+            return of(values, size if has_size else (starts, ends), min_periods=least, **how)
+
+        _by_column(rolling.obj, _refuse_wide, True, lambda: rolling.obj.index)
+        return rolling._apply(one, kind, numeric_only)  # pandas makes index, columns and float64
+
+
+for _kind, _register in (
+    (pd.Series, pd.api.extensions.register_series_accessor),
+    (pd.DataFrame, pd.api.extensions.register_dataframe_accessor),
+):
+    if not hasattr(_kind, "exact"):  # a reload would warn
+        _register("exact")(ExactAccessor)
+
+
+def _by_column(
+    data: Any, one: Callable[[pd.Series], pd.Series], numeric_only: bool, index: Callable[[], Any]
+) -> Any:
+    """What `one` makes of a series, or of the columns of a frame."""
+    if isinstance(data, pd.Series):
+        return one(data)
+    columns = [data.iloc[:, i] for i in range(data.shape[1])]
+    names = data.columns
+    if numeric_only:
+        kept = [i for i, column in enumerate(columns) if _numbers(column.dtype)]
+        columns, names = [columns[i] for i in kept], names[kept]
+    made = [one(column) for column in columns]
+    frame = pd.concat(made, axis=1) if made else pd.DataFrame(index=index())
+    frame.columns = names
+    return frame
+
+
+def _refuse_wide(column: pd.Series) -> pd.Series:
+    """Raises for integers that pandas would round to float64."""
+    values = column.dropna() if column.dtype.kind in "iu" else ()
+    if len(values) and max(-int(values.min()), int(values.max())) > 2**53:
+        raise ValueError(f"{column.name!r} has integers beyond 2^53: windows are of float64")
+    return column
+
+
 _Extension = pd.api.extensions.ExtensionDtype
 
 
@@ -171,6 +275,16 @@ def _numbers(dtype: Any) -> np.dtype[Any] | None:
     """The NumPy dtype of a column of numbers; None of other columns."""
     own = getattr(dtype, "numpy_dtype", dtype)
     return own if isinstance(own, np.dtype) and number_name(own) in NUMBERS else None
+
+
+def _numbers_of(column: pd.Series, kind: str) -> np.dtype[Any]:
+    own = _numbers(column.dtype)
+    if own is None:
+        raise TypeError(
+            f"column {column.name!r} has the dtype {column.dtype}, of which there is no {kind} "
+            "here: select other columns, or pass numeric_only=True"
+        )
+    return own
 
 
 def _extension_of(found: np.dtype[Any], like: Any) -> str:
