@@ -15,6 +15,7 @@ import pytest
 import gpureduce
 from cases import run_python
 from gpureduce import exact
+from gpureduce.core import running
 
 THREADS = 64
 FLOATS = np.random.default_rng(7).standard_normal(3000).astype(np.float32)
@@ -96,6 +97,12 @@ CALLS = {
         f(FLOATS).tobytes() for f in (exact.mean, exact.var, exact.std, exact.norm, exact.sum)
     ],
     "exact by segment": lambda: exact.segment_var(FLOATS, IDS).tobytes(),
+    "exact running sums": lambda: [
+        exact.cumsum(FLOATS).tobytes(), exact.segment_cumsum(FLOATS, IDS).tobytes(),
+        exact.rolling_mean(FLOATS, 7).tobytes(),
+        running.continued(FLOATS, 0, FLOATS.dtype,
+                          running.sum_digits(FLOATS, 0, FLOATS.dtype)).tobytes(),
+    ],
     "Moments": lambda: gpureduce.Moments().add(FLOATS).subtract(FLOATS[:100]).std().tobytes(),
     "include_path": gpureduce.include_path,
     "exact_words": lambda: gpureduce.exact_words(3).sums().tobytes(),
