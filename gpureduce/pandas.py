@@ -231,7 +231,10 @@ class Rolling:
                 how["center"] = bool(rolling.center)
             return of(values, size if has_size else (starts, ends), min_periods=least, **how)
 
-        _by_column(rolling.obj, _refuse_wide, True, lambda: rolling.obj.index)
+        for name, column in pd.DataFrame(rolling.obj).items():
+            some = column.dropna() if column.dtype.kind in "iu" else column[:0]
+            if len(some) and max(-int(some.min()), int(some.max())) > 2**53:
+                raise ValueError(f"{name!r} has integers beyond 2^53: windows are of float64")
         return rolling._apply(one, kind, numeric_only)  # pandas makes index, columns and float64
 
 
@@ -258,14 +261,6 @@ def _by_column(
     frame = pd.concat(made, axis=1) if made else pd.DataFrame(index=index())
     frame.columns = names
     return frame
-
-
-def _refuse_wide(column: pd.Series) -> pd.Series:
-    """Raises for integers that pandas would round to float64."""
-    values = column.dropna() if column.dtype.kind in "iu" else ()
-    if len(values) and max(-int(values.min()), int(values.max())) > 2**53:
-        raise ValueError(f"{column.name!r} has integers beyond 2^53: windows are of float64")
-    return column
 
 
 _Extension = pd.api.extensions.ExtensionDtype
