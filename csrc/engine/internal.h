@@ -68,6 +68,9 @@ typedef struct {
 gr_status gr_launch(const gr_step *step, void **arguments, void *stream, gr_launched *launched,
                     gr_error *error);
 
+/* The dynamic shared memory of a block, as the strategy's traits say. */
+size_t gr_shared_bytes(const gr_strategy *strategy, gr_load load, gr_acc acc, unsigned block);
+
 /* Permits launches of a kernel with so much dynamic shared memory on the current device. */
 gr_status gr_allow_shared(gr_kernel *kernel, size_t bytes, gr_error *error);
 

@@ -220,7 +220,7 @@ static gr_status missing_kernel(const gr_request *request, gr_load load, gr_erro
     return error->status;
 }
 
-static size_t shared_bytes_of(const gr_strategy *strategy, gr_load load, gr_acc acc, unsigned block)
+size_t gr_shared_bytes(const gr_strategy *strategy, gr_load load, gr_acc acc, unsigned block)
 {
     size_t slot = gr_acc_size(acc);
     unsigned warps = block / GR_WARP;
@@ -291,7 +291,7 @@ gr_status gr_make_plan(const gr_request *request, gr_load load, size_t n, int li
     plan->kernel = gr_find_kernel(request->strategy, load, kernel_acc(request, load), plan->block);
     if (!plan->kernel)
         return missing_kernel(request, load, error);
-    plan->shared_bytes = shared_bytes_of(strategy, load, request->acc, plan->block);
+    plan->shared_bytes = gr_shared_bytes(strategy, load, request->acc, plan->block);
     if (check_block(request, load, plan, error) != GR_OK)
         return error->status;
 

@@ -14,13 +14,14 @@ typedef struct {
     gr_error *error;
 } scan;
 
-/* An accumulator per element or per warp, with gaps; and what scan_look_back keeps beside them. */
+/* Ours have some slots more: gaps between entries, or what scan_look_back keeps beside sums. */
 static size_t shared_bytes(const scan *s)
 {
-    const gr_strategy *strategy = s->request->kernel;
-    size_t size = s->block * gr_per_thread(strategy);
-    size_t slots = strategy->traits & SHARED_THREADS ? size + size / GR_WARP : GR_WARP + 1;
-    return slots * s->acc_bytes;
+    const gr_groups_request *request = s->request;
+    const gr_strategy *strategy = request->kernel;
+    size_t more = strategy->kind == GR_KIND_SCAN ? 2 * s->block / GR_WARP + GR_WARP + 1 : 0;
+    return gr_shared_bytes(strategy, (gr_load)request->load, request->acc, s->block) +
+           more * s->acc_bytes;
 }
 
 static gr_status launch(const scan *s, const void *in, void *out, size_t n, void *work,
@@ -63,7 +64,7 @@ static gr_status launch_all(const scan *s, const void *in, void *out, size_t n, 
     char *work = arena.base + sums;
     if (traits & TICKET)
         launch(s, in, out, n, work, (unsigned *)(void *)(arena.base + tickets), blocks);
-    else if (!(traits & MANY))
+    else if (!(traits & MANY)) /* or one block, of a kernel of a user without `work` */
         launch_levels(s, in, out, n, work);
     else if (launch(s, in, NULL, n, work, NULL, blocks) == GR_OK &&
              launch(s, work, work, blocks, NULL, NULL, 1) == GR_OK)
@@ -76,9 +77,8 @@ gr_status gr_launch_scan(const gr_groups_request *request, gr_launched *launched
 {
     const gr_axes *axes = &request->axes;
     const gr_strategy *strategy = request->kernel;
-    int number = (int)(strategy - gr_strategy_at(0));
     scan s = {.request = request,
-              .kernel = gr_find_kernel(number, (gr_load)request->load, request->acc, 0),
+              .kernel = gr_find_kernel(request->strategy, (gr_load)request->load, request->acc, 0),
               .block = request->block ? request->block : BLOCK,
               .acc_bytes = gr_acc_size(request->acc),
               .launched = launched,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ LESSONS = tuple(row.name for row in registry.strategies() if row.kind == "scan")
 @named_keywords
 def cumsum(
     arr: npt.ArrayLike,
-    strategy: str = "auto",
+    strategy: str | registry.UserKernel = "auto",
     *,
     axis: int | None = None,
     dtype: npt.DTypeLike | None = None,
@@ -44,7 +44,8 @@ def cumsum(
         ``"auto"``, ``"exact"`` and ``"cpu"`` round each entry once, as `exact.cumsum` does.
         ``"fast"`` rounds each addition, in one order: on a GPU by the same kernel, on processors by
         NumPy. ``"numpy"`` is numpy.cumsum. ``"scan_hillis_steele"`` to ``"scan_look_back"`` are the
-        rungs of a lesson: kernels that take host arrays.
+        rungs of a lesson: kernels that take host arrays. Or a kernel of yours, out of `kernel` with
+        ``operation="cumsum"``.
     axis
         Along which axis. By default the array is flat, as in NumPy. The rungs take one dimension.
     dtype
@@ -87,10 +88,14 @@ def cumsum(
     >>> found.value, found.timing.launches
     (array([ 1,  3,  6, 10, 15, 21, 28, 36]), 1)
     """
+    if isinstance(strategy, registry.UserKernel):
+        how = (axis, dtype, out, reverse, include_initial, block, grid, device, stream, timing)
+        return cast(SumResult, strategy.call("cumsum", arr, *how))
     start = time.perf_counter()
-    name = _name(strategy)
+    chosen = _chosen(strategy)
+    name, is_lesson = chosen.name, chosen.kind == "scan"
     call = Arguments(name, dtype, block, grid, None, device, False, stream, timing)
-    if name not in LESSONS and (block is not None or grid is not None):
+    if not is_lesson and (block is not None or grid is not None):
         raise ValueError(f"{name} chooses its own launch: leave block and grid out")
     if arrays.lies_on_a_gpu(arr):
         return running_on_device.add_gpu(call, arr, axis, out, reverse, include_initial, start)
@@ -98,10 +103,11 @@ def cumsum(
         raise ValueError("stream is for arrays on a GPU; this one is in host memory")
     array = arrays.as_array(arr)[...]
     by_numpy = name == "fast" and device in (None, "cpu")
-    chosen = registry.STRATEGIES["numpy" if by_numpy else name]
+    chosen = registry.STRATEGIES["numpy"] if by_numpy else chosen
     plan = resolve(call, chosen, array.dtype, _host.AXES)
-    if name in LESSONS:
+    if is_lesson:
         running_on_device.check_lesson(plan, 1 if axis is None else array.ndim)
+        dtype = plan.conversion.result
     made = running.entries_of(array, axis, dtype, out, reverse, include_initial)
     if plan.on_host:
         ms = _on_host(plan.strategy.name, made)
@@ -113,17 +119,17 @@ def cumsum(
     return plan.finished(outcome, array, start)
 
 
-def _name(strategy: object) -> str:
-    """The strategy's name, if it makes running sums."""
+def _chosen(strategy: object) -> registry.Strategy:
+    """The strategy, if it makes running sums."""
     names = (*STRATEGIES, *LESSONS)
     if isinstance(strategy, str) and not registry.is_known(strategy):
         raise ValueError(
             no_such("strategy", strategy, names, f"{', '.join(names)} for running sums")
         )
-    name = registry.find(strategy).name
-    if name not in names:
-        raise ValueError(f"{name} makes no running sums; {', '.join(names)} do")
-    return name
+    found = registry.find(strategy)
+    if found.name not in STRATEGIES and found.kind != "scan":
+        raise ValueError(f"{found.name} makes no running sums; {', '.join(names)} do")
+    return found
 
 
 def _on_host(name: str, made: running.Entries) -> float:

@@ -201,13 +201,13 @@ def name_at(index: int) -> str:
 
 def added(
     name: str, dtypes: tuple[str, ...], finishes: tuple[str, ...], index: int, traits: int,
-    pair: tuple[int, int] | None,
+    pair: tuple[int, int] | None, kind: str = "kernel",
 ) -> Strategy:  # fmt: skip
     """The strategy of a user's kernel, which was added to the compiled registry of this process."""
     _NAMES[index] = name
     return Strategy(
         name=name,
-        kind="kernel",
+        kind=kind,
         lesson="a kernel of yours",
         aliases=(),
         dtypes=dtypes,

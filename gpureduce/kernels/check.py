@@ -48,11 +48,15 @@ def subjects_of(
 
 
 def _chosen(
-    given: Kernel | str | os.PathLike[str], name: str | None, where: dict[str, Any]
-) -> Kernel:
+    given: Kernel | str | os.PathLike[str], name: str | None, where: dict[str, Any],
+    operation: str | None,
+) -> Kernel:  # fmt: skip
     """The kernel, with the options that say where it is to be right."""
     if not isinstance(given, Kernel):
-        return kernel(given, name, **where)
+        return kernel(given, name, operation=operation, **where)
+    if operation not in (None, own := given.options.get("operation", "sum")):
+        what = "running sums" if own == "cumsum" else "sums"
+        raise ValueError(f"{given.name} was made for {what}: say kernel(..., operation=...)")
     if name not in (None, given.name):
         raise ValueError(f"the kernel is {given.name}, not {name}")
     return dataclasses.replace(given, options=given.options | options.checked_options(where))
@@ -204,6 +208,7 @@ def check(
     name: str | None = None,
     blocks: int | str | Sequence[int] | None = None,
     sizes: int | str | Sequence[int] | None = None,
+    operation: str | None = None,
     assume: str = "",
 ) -> Verdict:
     """Tell whether a kernel that you write is right, whether it races, and what slows it down.
@@ -238,6 +243,9 @@ def check(
         The kernel's name, if there are several in the text.
     blocks, sizes
         Where the kernel is to be right, as in `kernel`.
+    operation
+        ``"cumsum"`` for a kernel that makes running sums, as in `kernel`. Each entry is judged: the
+        first wrong one is named. Such kernels are tried on the emulator alone.
     assume
         A condition under which it may be right, in the words of `Verdict.condition`, as in
         ``"powers_of_two full_blocks lockstep"``. A kernel that is right under it passes.
@@ -271,7 +279,7 @@ def check(
     start = time.perf_counter()
     card = _card(device)
     seed, assumed = whole("seed", seed, 0, 2**64 - 1), conditions.parsed(assume)
-    chosen = _chosen(kernel_or_text, name, {"blocks": blocks, "sizes": sizes})
+    chosen = _chosen(kernel_or_text, name, {"blocks": blocks, "sizes": sizes}, operation)
     chosen, fewer = chosen.with_fewer_elements()
     process.start()  # while the compiler runs, the process for kernels gets ready
     subjects, results, pairs = subjects_of(chosen, _wanted(chosen, dtype))
@@ -302,6 +310,7 @@ def check(
     if fewer:
         verdict = dataclasses.replace(verdict, remarks=(fewer, *verdict.remarks))
     runs = not any(failure.fault for failure in verdict.failures) and not chosen.obsolete
+    runs = runs and not chosen.scans
     if card is not None and runs and not (verdict.condition and verdict.condition.lockstep):
         where = verdict.domain
         if verdict.condition:

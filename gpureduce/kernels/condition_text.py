@@ -39,7 +39,7 @@ def _what(failure: Failure) -> str:
         return "; ".join(failure.fault.splitlines()[:2])
     if failure.counted:
         return failure.elements
-    return failure.narrow or f"the sum is {failure.got}, not {failure.expected}"
+    return failure.narrow or f"{failure.what} is {failure.got}, not {failure.expected}"
 
 
 def _listed(blocks: tuple[int, ...], example: int) -> str:

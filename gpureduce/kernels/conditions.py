@@ -156,12 +156,14 @@ class Domain:
     named: tuple[int, ...] = ()  # blocks that the text names
     alone: bool = False  # one block adds up everything
     multiple: int = 1  # of which each size is one: the elements of a vector
+    within: bool = False  # n is at most what one block has
 
     def allows(self, block: int, n: int, condition: Condition | None = None) -> bool:
         """Whether a launch belongs to it, or to what another condition leaves of it."""
         where, part = condition or self.condition, block * self.per_thread
         fills = n == part if self.alone else n % part == 0
         sizes = n in self.sizes if self.sizes else n % self.multiple == 0
+        sizes = sizes and (n <= part or not self.within)
         return sizes and where.allows_block(block) and (fills or not where.full)
 
     def rounded(self, n: int) -> int:
@@ -300,5 +302,5 @@ def _is_enough(where: Domain, condition: Condition, left: list[Try]) -> bool:
     blocks = {t.block for t in left if t.block >= 64}
     named = bool(condition.only) or condition.most in where.named
     return (len(blocks) > 1 or named) and (
-        bool(where.alone or where.sizes) or any(t.n >= _LARGE for t in left)
+        bool(where.alone or where.sizes or where.within) or any(t.n >= _LARGE for t in left)
     )

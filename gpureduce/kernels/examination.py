@@ -185,8 +185,9 @@ def _race_cases(subject: Subject, where: Domain) -> Iterator[tuple[int, int, int
         blocks = where.condition.blocks
     for block in blocks:
         part = block * where.per_thread
+        full = part if where.alone or where.within else 8 * part
         yield (
-            (part if where.alone else 8 * part) if where.condition.full else 8 * block + 7,
+            full if where.condition.full else part - 5 if where.within else 8 * block + 7,
             block,
             0,
         )
@@ -216,9 +217,7 @@ def examine(
     text: str,
 ) -> bool:
     """Makes all parts of a check, and reports each when it is known."""
-    made = [
-        Subject(strategy, dtype, load, acc, finish, text) for dtype, load, acc, finish in subjects
-    ]
+    made = [trials.subject_of(strategy, *one, text) for one in subjects]
     variables.save()
     where = _with_elements(made[0], where)
     tell("where", where)
@@ -246,6 +245,9 @@ def examine(
     sound = [one for one in found.looked if not one.wrong and there.allows(one.block, one.n)]
     tell("remarks", tuple(_by_line(remark for one in sound for remark in one.remarks)))
     tell("stage", "counts")
+    if strategy.kind == "scan":
+        tell("no counts", "kernels of running sums have no place on the ladder of sums")
+        return right
     by_host = strategy.finishes == ("host",) or (condition and condition.full)
     finish = None if not by_host or strategy.traits & _host.FINISHES else "host"
     block = (condition or where.condition).usual_block or ladder.BLOCK
@@ -264,14 +266,15 @@ def first_right(
 ) -> int:
     """The first row with which a kernel is right where n fills its blocks; -1 if there is none."""
     for at, (loaded, where) in enumerate(rows):
-        first = Subject(loaded.strategy(), *subjects[0], "")
+        first = trials.subject_of(loaded.strategy(), *subjects[0], "")
         subject = _Found([first], (), where, tell, "").by_host().subjects[0]
         dtype = subject.dtype
         for block in trials.tried_blocks(where):
             tell("elements", where.per_thread)
             part = block * where.per_thread
             tries = [Case(n, block, 0, order, "different", dtype)
-                     for n in (part, 3 * part) for order in ("forward", "reverse")]  # fmt: skip
+                     for n in (part, 3 * part) for order in ("forward", "reverse")
+                     if where.allows(block, n)]  # fmt: skip
             if not any(map(subject.wrong, tries)):
                 return at
     return -1

@@ -15,10 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from gpureduce import _host
-from gpureduce.core import arrays, dtypes, registry, schedule, text_files
+from gpureduce.core import arrays, dtypes, groups, registry, schedule, text_files
 from gpureduce.core.checks import named_keywords, shown
 from gpureduce.core.devices import Device, check_device
 from gpureduce.core.plan import Arguments
+from gpureduce.core.results import SumResult
 from gpureduce.kernels import (
     compiling,
     conditions,
@@ -46,6 +47,7 @@ _DTYPES_OF = {
 }
 
 
+_WIDE = ("int32", "uint32", "int64", "uint64", "float32", "float64")  # those of running sums
 _MANY = 2**16  # elements, each of whose sums takes long
 _FEWER = 2**13  # elements that are few enough for many sums
 _MOST_IN_TEXTS = 2**40  # elements of a constant
@@ -113,7 +115,14 @@ class Kernel(registry.UserKernel):
             own = [name for name, tag in TAG_OF_DTYPE.items() if tag == load]
             own.sort(key=lambda name: name == "bool")  # which shows fewer mistakes
             return _DTYPES_OF.get((load, acc), tuple(own))
+        if self.scans:
+            return _WIDE
         return ("int32", *(name for name in registry.DTYPES if name != "int32"))
+
+    @property
+    def scans(self) -> bool:
+        """Whether it makes running sums."""
+        return self.options.get("operation") == "cumsum"
 
     @property
     def source(self) -> Source:
@@ -165,12 +174,14 @@ class Kernel(registry.UserKernel):
     def domain(self) -> Domain:
         """Where it is to be right, as its options say."""
         alone, elements = self.options.get("alone") == "yes", self.options["elements"]
+        alone = alone and not self.scans
         per_thread, named = options.per_block(self.signature.code)
         alone = alone and not re.search(r"\+=[^;]{0,60}\bblockDim\b", self.signature.code)
         if elements != "many" and not alone:
             per_thread = int(elements)
         found = conditions.domain(self.options, per_thread, named, alone, self.signature.block)
-        return replace(found, multiple=self.signature.per_n)
+        within = self.scans and "work" not in self.signature.roles
+        return replace(found, multiple=self.signature.per_n, within=within)
 
     def with_elements(self, count: int) -> Kernel:
         """The same kernel with so many elements for each thread."""
@@ -215,7 +226,7 @@ class Kernel(registry.UserKernel):
         return Loaded(
             self.name, self.file, self.text, self.traits, self.dtypes, self.finishes,
             tuple(str(plain) for plain, _ in made), tuple(str(traced) for _, traced in made),
-            self.pair,
+            self.pair, "scan" if self.scans else "kernel",
         )  # fmt: skip
 
     def run(self, module: str, function: str, pairs: list[Pair], *arguments: Any,
@@ -232,7 +243,34 @@ class Kernel(registry.UserKernel):
         """Calls a public function with this kernel, on a card or in the process for kernels."""
         return getattr(self, f"_{function}")(*arguments, **named)
 
+    def _cumsum(self, arr: Any, *how: Any) -> Any:
+        axis, dtype, out, reverse, include_initial, block, grid, device, stream, timing = how
+        if not self.scans:
+            raise ValueError(
+                f'{self.name} makes a sum: for running sums, say kernel(..., operation="cumsum")'
+            )
+        if device not in (None, "emulator") or stream is not None or arrays.lies_on_a_gpu(arr):
+            raise ValueError(
+                f"{self.name} makes running sums on the emulator: leave device and stream out, and "
+                "pass a host array"
+            )
+        block = self.domain.condition.usual_block if block is None else block
+        array = arrays.as_array(arr)
+        self.check_size(array.size, block)
+        result = dtypes.convert_for(array.dtype, dtype, self.pair).result
+        pairs = self.pairs(result, result)
+        named = {"axis": axis, "dtype": dtype, "reverse": reverse, "block": block, "grid": grid,
+                 "include_initial": include_initial, "timing": timing}  # fmt: skip
+        found = self.run("gpureduce.kernels.jobs", "scan", pairs, array, schedule.current(),
+                         **named)  # fmt: skip
+        if out is None:
+            return found
+        groups.checked_out(out, array, found.value.shape, found.value.dtype)[...] = found.value
+        return SumResult(out, found.timing)
+
     def _sum(self, arr: Any, *how: Any) -> Any:
+        if self.scans:
+            raise ValueError(f"{self.name} makes running sums: call gpureduce.cumsum")
         dtype, block, grid, finish, device, _, stream, timing = how
         block = self.domain.condition.usual_block if block is None else block
         check_device(device)
@@ -263,6 +301,11 @@ class Kernel(registry.UserKernel):
                 f"{self.name} takes vectors of {self.domain.multiple} elements, not {n} elements"
             )
         part, sizes = (block or 256) * self.domain.per_thread, self.domain.sizes
+        if self.domain.within and n > part:
+            raise ValueError(
+                f"{self.name} makes running sums of what one block has, {part} elements, not {n}: "
+                "more take a parameter for the blocks' sums, such as float *sums"
+            )
         if self.signature.takes_n:
             return
         if sizes and n not in sizes:
@@ -279,6 +322,8 @@ class Kernel(registry.UserKernel):
     def usual_size(self, n: int | None, block: int, blocks: int) -> int | None:
         """The size n; by default, for a kernel without n, one that it adds up."""
         where = self.domain
+        if n is None and where.within:
+            return block * where.per_thread
         if n is None and not self.signature.takes_n:
             each = block * where.per_thread
             return where.sizes[0] if where.sizes else each if where.alone else blocks * each
@@ -355,6 +400,7 @@ def kernel(
     alone: bool | str | None = None,
     blocks: int | str | Sequence[int] | None = None,
     sizes: int | str | Sequence[int] | None = None,
+    operation: str | None = None,
     limits: Limits | None = None,
 ) -> Kernel:
     r"""A kernel of yours, compiled for a card or for the emulator when it is first used.
@@ -400,13 +446,18 @@ def kernel(
     sizes
         The numbers of elements for which it is to be right: ``"full_blocks"``, or numbers. By
         default all.
+    operation
+        ``"cumsum"`` for a kernel that makes running sums: ``out[i]`` is the sum of the elements up
+        to i. If it has scratch memory, each block makes those of its own elements, and stores its
+        sum there, in ``work[blockIdx.x]``: further launches do the rest. If it has a ticket, too,
+        one launch makes all. Otherwise it is for as many elements as one block has.
     limits
         The time and memory for each call.
 
     Returns
     -------
     Kernel
-        For `sum`, `explain`, `races` and `check`.
+        For `sum` or `cumsum`, `explain`, `races`, `replay` and `check`.
 
     Raises
     ------
@@ -440,15 +491,20 @@ def kernel(
         raise TypeError(f"limits must be gpureduce.Limits(seconds=...), not {shown(limits)}")
     signature.check_text(text)
     program, text = text, programs.device_code(text, folder)
-    found = signature.read(text, name, program)
+    found = signature.read(text, name, program, options.scans(text, operation))
     given: dict[str, object] = {
         "elements": elements, "shared": shared, "finishes": finishes, "scratch": scratch,
-        "alone": alone, "blocks": blocks, "sizes": sizes,
+        "alone": alone, "blocks": blocks, "sizes": sizes, "operation": operation,
     }  # fmt: skip
     chosen = options.options_of(text, found, given)
     traits = options.traits_of(found, chosen)
     made = Kernel(text, file or f"{found.name}.cu", found, chosen, traits, folder,
                   limits or Limits())  # fmt: skip
+    if made.scans and found.pair and found.pair[0] != found.pair[1]:
+        raise KernelError(
+            f"{made.name} reads {found.pair[0]} and stores {found.pair[1]}: running sums of your "
+            "kernels have the type of the elements"
+        )
     if not made.domain.condition.blocks:
         raise KernelError(
             f"{made.name} has the block size in its template, and is compiled for blocks of "

@@ -32,6 +32,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "finishes": ("yes", "no"),
     "scratch": tuple(_SCRATCH),
     "alone": ("yes", "no"),
+    "operation": ("sum", "cumsum"),
 }
 _NEAR = 200  # letters, in which a product ends
 _COMMENT = re.compile(r"gpureduce:((?:\s*\w+=[\w,]+)+)")
@@ -58,13 +59,30 @@ def checked_options(options: Mapping[str, object]) -> dict[str, str]:
 
 def options_of(text: str, signature: Signature, given: Mapping[str, object]) -> dict[str, str]:
     """How to launch a kernel: as given, else by a comment in the text, else by the code itself."""
-    told: dict[str, object] = {}
-    for comment in _COMMENT.finditer(text):
-        told |= dict(part.split("=") for part in comment[1].split())
-    found = _guessed(signature) | checked_options(told) | checked_options(given)
+    found = _guessed(signature) | _told(text) | checked_options(given)
+    if found.get("operation") == "cumsum":
+        found["finishes"] = "yes"
+        if found["elements"] == "many":
+            raise KernelError(
+                f"{signature.name} has a loop with the grid's stride: a kernel that makes running "
+                "sums has so many elements for each thread: say elements=1, for example"
+            )
     if not signature.takes_n and found["sizes"] == "any":
         found["sizes"] = "full_blocks"
     return found
+
+
+def _told(text: str) -> dict[str, str]:
+    """The options in comments of a text."""
+    told: dict[str, object] = {}
+    for comment in _COMMENT.finditer(text):
+        told |= dict(part.split("=") for part in comment[1].split())
+    return checked_options(told)
+
+
+def scans(text: str, operation: object) -> bool:
+    """Whether a kernel makes running sums: as given, or as a comment says."""
+    return (_told(text) | checked_options({"operation": operation})).get("operation") == "cumsum"
 
 
 def per_block(code: str) -> tuple[int, tuple[int, ...]]:
@@ -250,7 +268,9 @@ def traits_of(signature: Signature, options: Mapping[str, str]) -> int:
             "block: say finishes=True or finishes=False, or in the text: // gpureduce: finishes=yes"
         )
     alone = options.get("alone") == "yes"
-    traits = _host.MANY | _host.ALONE if alone else _ELEMENTS[options["elements"]]
+    traits = _ELEMENTS[options["elements"]]
+    if alone and options.get("operation") != "cumsum":
+        traits = _host.MANY | _host.ALONE
     traits |= _SHARED[options["shared"]]
     finishes = options["finishes"] == "yes"
     partials = not finishes or (_has(_EACH, signature) and _knows_all_blocks(signature))

@@ -10,7 +10,7 @@ import numpy as np
 from gpureduce.core import dtypes
 from gpureduce.errors import CudaError
 from gpureduce.kernels.conditions import Domain
-from gpureduce.kernels.trials import Case, Subject
+from gpureduce.kernels.trials import Case, ScanSubject, Subject
 
 _OPERATIONS: dict[str, Callable[[list[int]], int]] = {
     "maximum": max,
@@ -26,6 +26,8 @@ def recognized(subject: Subject, where: Domain) -> str:
 
     Results begin at 0, so an atomic minimum is one of elements below.
     """
+    if isinstance(subject, ScanSubject):
+        return subject.other(where)
     return _of(subject, where, 1) or (
         "" if subject.dtype.startswith("u") else _of(subject, where, -1)
     )

@@ -306,10 +306,11 @@ def check_text(text: str) -> None:
         raise KernelError(f"the text has {text[error.start]!r}, which UTF-8 cannot hold") from None
 
 
-def read(text: str, name: str | None = None, program: str = "") -> Signature:
+def read(text: str, name: str | None = None, program: str = "", scans: bool = False) -> Signature:
     """The head of the kernel with this name, or of the only kernel in the text.
 
-    `program` is the text with its functions of the host, which may launch the kernel.
+    `program` is the text with its functions of the host, which may launch the kernel. `scans`: the
+    kernel makes running sums.
     """
     code = expanded(without_comments(text))
     kernels = heads(code)
@@ -349,7 +350,7 @@ def read(text: str, name: str | None = None, program: str = "") -> Signature:
             )
     brace = code.find("{", end)
     body = code[brace : closing(code, brace)] if brace >= 0 else ""
-    parameters = _with_roles(head[1], given, body, generic, code)
+    parameters = _with_roles(head[1], given, body, generic, code, scans)
     scopes: list[str] = []
     for one in re.finditer(r"\bnamespace\s+([\w:]+)\s*\{|[{}]", code[: head.start()]):
         if one[0] != "}":
@@ -471,7 +472,7 @@ def _gets_the_total(name: str, body: str) -> bool:
 
 
 def _with_roles(
-    kernel: str, given: Sequence[Parameter], body: str, generic: set[str], code: str
+    kernel: str, given: Sequence[Parameter], body: str, generic: set[str], code: str, scans: bool
 ) -> tuple[Parameter, ...]:
     """The parameters with their roles, which type, ``const`` and use tell."""
     roles: dict[int, str] = {}
@@ -497,6 +498,8 @@ def _with_roles(
         if len(total) > 1:
             total = [i for i in total if _gets_the_total(given[i].name, body)]
         sums = total if len(total) == 1 else sums
+    if scans:  # the blocks' sums are scratch memory, and the entries are not one for each block
+        sums = [i for i in written if i not in sums]
     elements = (constant or [i for i in unwritten if written] or
                 [i for i in memory if len(sums) == 1 and i not in sums] or memory)  # fmt: skip
     for i in elements[:1]:

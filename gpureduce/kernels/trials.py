@@ -16,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 
 from gpureduce import _emulator, _emulator_traced, _host
-from gpureduce.core import bounds, dtypes, registry
+from gpureduce.core import bounds, dtypes, registry, running_on_device
 from gpureduce.core.plan import Launch
 from gpureduce.core.registry import Strategy
 from gpureduce.core.schedule import ORDERS
@@ -68,6 +68,7 @@ class Failure:
     `got` and `expected` are the sums as text. `fault` says what ended the launch; if `ended`, it
     ended the process. `counted` lists elements with how often each was added, where that is not
     once. `again`: only the second launch is wrong, which adds up the block sums of the first.
+    `entry`: of running sums, the place of the first wrong one, of which `got` and `counted` tell.
     """
 
     case: Case
@@ -77,6 +78,12 @@ class Failure:
     counted: tuple[tuple[int, int], ...] = ()
     ended: bool = False
     again: bool = False
+    entry: int | None = None
+
+    @property
+    def what(self) -> str:
+        """What came out wrong: the sum, or the first wrong one of the running sums."""
+        return "the sum" if self.entry is None else f"entry {self.entry} of the running sums"
 
     @property
     def elements(self) -> str:
@@ -313,6 +320,105 @@ class Subject:
         return (int(expected) - got) % modulus == 0
 
 
+@dataclass(frozen=True)
+class ScanSubject(Subject):
+    """A kernel that makes running sums. Where one number is asked for, it is that of `entry`."""
+
+    entry: int = -1
+
+    def by_host(self) -> Self:
+        """The same: nothing is left to be added up."""
+        return self
+
+    def run(
+        self, array: np.ndarray[Any, Any], case: Case, traced: bool = False, fresh: bool = True
+    ) -> Any:
+        """All entries. Raises CudaError for a fault."""
+        lockstep = case.order.startswith("lockstep")
+        module = _emulator_traced if traced or self.traced or lockstep else _emulator
+        if fresh:
+            module.free_scratch()
+        strategy, (order, _, seed) = self.strategy, case.order.partition(" ")
+        how = running_on_device.arguments_of_run(
+            module, strategy, array, array.dtype, case.block, case.grid
+        )
+        module.run(*how, 0, ORDERS.index(order), int(seed or 0))
+        return how[-1]
+
+    def _judged(self, array: np.ndarray[Any, Any], case: Case, got: Any) -> Failure | None:
+        wanted = self.wanted(array)
+        if self.is_float:
+            magnitude = np.cumsum(np.abs(array.astype(np.float64)))
+            far = np.abs(got.astype(np.float64) - wanted)
+            bound = magnitude * bounds.in_any_order(case.n, got.dtype.name, 1.0)
+            bound = bound if case.numbers == "cancellation" else np.zeros(case.n)
+            wrong = ~((far <= bound) | (np.isnan(got) & np.isnan(wanted)))
+        else:
+            wrong = got != wanted
+        if not wrong.any():
+            return None
+        at = int(np.argmax(wrong))
+        shown, expected = [repr(float(one[at])) if self.is_float else self._shown(int(one[at]))
+                 for one in (got, wanted)]  # fmt: skip
+        return Failure(case, shown, expected, entry=at)
+
+    def wanted(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """The right entries. Sums of whole numbers below 2^24 and of nan are right in any order."""
+        if self.is_float:
+            return np.cumsum(array.astype(np.float64))
+        return np.cumsum(array.view(f"u{array.itemsize}"), dtype=f"u{array.itemsize}")
+
+    def counted(self, case: Case) -> tuple[tuple[int, int], ...]:
+        """The elements up to the first wrong entry that are not in it exactly once."""
+        failure = self.wrong(case)
+        if failure is None or failure.entry is None:
+            return ()
+        tried = dataclasses.replace(self, entry=failure.entry)
+        for base, most in _BASES if case.n <= MOST_NAMED else ():
+            found = tried._by_digits(case, base) if case.n <= most else []
+            found = [(i, times) for i, times in found if i <= failure.entry]
+            if found:
+                return tuple(found)
+        return ()
+
+    def _sum_of(self, array: np.ndarray[Any, Any], case: Case) -> int | None:
+        try:
+            total = self.run(array, case)[self.entry]
+        except CudaError:
+            return None
+        return int(total) if math.isfinite(total) else None
+
+    def other(self, where: Domain) -> str:
+        """What the kernel makes in place of running sums, if that is known; else empty."""
+        block = next(block for block in (64, *where.condition.blocks)
+                      if block in where.condition.blocks)  # fmt: skip
+        part = block * where.per_thread
+        case = Case(
+            part if where.within else 3 * part, block, 0, "forward", "different", self.dtype
+        )
+        array = self.numbers(case)
+        try:
+            got, wanted = self.run(array, case), self.wanted(array)
+        except (CudaError, ValueError):
+            return ""
+        zero = wanted[:1] - wanted[:1]
+        backwards = self.wanted(array[::-1].copy())[::-1]
+        within = np.concatenate([self.wanted(one) for one in np.split(array, case.n // part)])
+        known = {
+            "exclusive running sums: entry i lacks element i": np.r_[zero, wanted[:-1]],
+            "running sums from the last element on": backwards,
+            "running sums that begin anew with each block": within,
+        }
+        if np.array_equal(got, wanted):
+            return ""
+        return next((name for name, one in known.items() if np.array_equal(got, one)), "")
+
+
+def subject_of(strategy: Strategy, *how: Any) -> Subject:
+    """The subject of a kernel that makes sums, or running sums."""
+    return (ScanSubject if strategy.kind == "scan" else Subject)(strategy, *how)
+
+
 def _cancelling(random: np.random.Generator, n: int) -> np.ndarray[Any, Any]:
     large = random.integers(1, 1000, n) * 2.0**5  # float16 ends at 65504
     large[n // 2 :] = -large[: n - n // 2]
@@ -410,6 +516,7 @@ def drawn(subject: Subject, where: Domain, count: int, seed: int) -> Iterator[Ca
         block = int(random.choice(blocks))
         part = block * where.per_thread
         n = int(np.exp(random.uniform(0, np.log(20000))))
+        n = min(n, part) if where.within else n
         if where.condition.full:
             n = part if where.alone else -(-n // part) * part
         n = int(random.choice(where.sizes)) if where.sizes else where.rounded(n)

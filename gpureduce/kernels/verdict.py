@@ -129,6 +129,8 @@ class Verdict:
     @property
     def headline(self) -> str:
         """The verdict in one sentence."""
+        if self.other and self.options.get("operation") == "cumsum":
+            return f"{self.name}: makes {self.other}"
         if self.other:
             return f"{self.name}: computes the {self.other}, not the sum; gpureduce judges sums"
         then = (
@@ -186,7 +188,7 @@ class Verdict:
                 lines.append(_wrapped(failure.fault, "  "))
             else:
                 kind = "" if failure.case.numbers == "different" else f" ({failure.case.numbers})"
-                lines.append(f"  the sum is {failure.got}, not {failure.expected}{kind}")
+                lines.append(f"  {failure.what} is {failure.got}, not {failure.expected}{kind}")
             if why := failure.elements or failure.narrow or self._hang(failure):
                 lines.append(_wrapped(why, "  "))
             tree = condition_text.odd_steps(failure, self.code, self.domain.per_thread)
@@ -214,6 +216,8 @@ class Verdict:
         if not self.takes_n:
             each = f"{per_thread} element{'s' * (per_thread > 1)}"
             return [f"It takes no n, and was tried with {each} for each thread."]
+        if self.domain.within:
+            return ["It has no parameter for the blocks' sums: n was at most what one block has."]
         multiple = self.domain.multiple
         said = f"Its n counts vectors: it was tried with multiples of {multiple} elements."
         return [said] if multiple > 1 else []

@@ -99,6 +99,7 @@ class Loaded:
     plain: tuple[str, ...]
     traced: tuple[str, ...]
     pair: tuple[int, int] | None
+    kind: str = "kernel"
     on_card: ClassVar[bool] = False
 
     @property
@@ -115,7 +116,8 @@ class Loaded:
             raise RuntimeError("the two builds of the emulator number their strategies differently")
         sources.add(self.file, self.text)
         variables.loaded += [*self.plain, *self.traced]
-        return registry.added(self.name, self.dtypes, self.finishes, index, self.traits, self.pair)
+        how = (self.finishes, index, self.traits, self.pair, self.kind)
+        return registry.added(self.name, self.dtypes, *how)
 
 
 class Runnable(Protocol):

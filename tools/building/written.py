@@ -44,7 +44,8 @@ def headers_for_users() -> dict[str, object]:
     folder = ROOT / CSRC
     files = [p for p in (folder / "emulator" / "include").rglob("*") if p.is_file()]
     files += [*(folder / "shared").glob("*.h"), folder / "dtypes.def"]
-    files += [folder / "engine" / "compiled_kernels.h", folder / "kernels" / "parts" / "common.h"]
+    files += [folder / "kernels" / "parts" / name for name in ("common.h", "scan.h")]
+    files += [folder / "engine" / "compiled_kernels.h"]
     files += [folder / "cuda" / "device.h", *(folder / "cuda" / "nvrtc").iterdir()]
     texts = {p.relative_to(folder).as_posix(): p.read_text() for p in sorted(files)}
     texts["gpureduce/exact_add.cuh"] = (ROOT / INCLUDE / "gpureduce" / "exact_add.cuh").read_text()

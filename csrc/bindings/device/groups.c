@@ -64,8 +64,9 @@ static int take_types(decided *plan, int acc, int exactly, int target, PyObject 
     const gr_numpy_type *type = gr_numpy_type_of_kind(plan->kind, plan->bytes);
     int strategy = request->strategy, by_segment = request->by_segment;
     bool is_there = strategy >= 0 && strategy < gr_strategy_count();
-    bool is_lesson =
-        is_there && gr_strategy_at(strategy)->kind == (by_segment ? GR_KIND_KEYS : GR_KIND_SCAN);
+    gr_kind kind = by_segment ? GR_KIND_KEYS : GR_KIND_SCAN;
+    bool is_users = request->running && is_there && gr_is_added_strategy(strategy);
+    bool is_lesson = is_users || (is_there && gr_strategy_at(strategy)->kind == kind);
     if (!type || !can_be_made(plan, type, exactly) || strategy >= gr_strategy_count() ||
         ((by_segment || request->running) && strategy >= 0 && !is_lesson) ||
         (!by_segment && is_lesson && request->running != GR_RUNNING) || acc < 0 ||
