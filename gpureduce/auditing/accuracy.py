@@ -12,13 +12,25 @@ from typing import Any
 import numpy as np
 
 from gpureduce import exact
-from gpureduce.auditing.results import Result, results_of
+from gpureduce.auditing.results import Results, compared, element, results_of, running
 from gpureduce.core.dtypes import Array, quietly
 
 Truth = str | Callable[..., Any]
 
-TRUTHS = ("sum", "mean", "var", "std", "norm", "dot")
+# The exact results along axes, with each number of degrees of freedom.
+_EXACT: dict[str, Callable[..., list[Any]]] = {
+    "sum": lambda axes, dtype, x, *_: [exact.sum(x, axes, dtype)],
+    "mean": lambda axes, dtype, x, *_: [exact.mean(x, axes, dtype)],
+    "var": lambda axes, dtype, x, *_: [exact.var(x, axes, dtype, ddof=n) for n in (0, 1)],
+    "std": lambda axes, dtype, x, *_: [exact.std(x, axes, dtype, ddof=n) for n in (0, 1)],
+    "norm": lambda axes, dtype, x, *_: [exact.norm(x, axis=axes)],
+    "dot": lambda axes, dtype, *pair: [exact.vecdot(*pair, *axes)] if len(axes) == 1 else [],
+}
+TRUTHS = tuple(_EXACT)
 _HOMES = ("numpy", "cupy", "torch", "jax.numpy", "gpureduce", "gpureduce.exact", "gpureduce.torch")
+# Bound arguments with which a function has one of the exact results.
+_FORM = {"axis", "dim", "keepdims", "keepdim", "dtype", "strategy", "device"}
+_DDOF = {"ddof", "correction", "unbiased"}
 
 
 @dataclass(frozen=True)
@@ -36,7 +48,10 @@ class Accuracy:
 
 def recognised(f: Any) -> str | None:
     """The truth of a function of a known library, also of one with bound arguments."""
-    while isinstance(f, functools.partial):
+    if isinstance(f, functools.partial):
+        others = {name: value for name, value in f.keywords.items() if name not in _FORM}
+        if f.args or any(k not in _DDOF or v not in (0, 1) for k, v in others.items()):
+            return None
         f = f.func
     modules = [sys.modules.get(home) for home in _HOMES]
     modules += [getattr(module, "linalg", None) for module in modules]
@@ -45,50 +60,42 @@ def recognised(f: Any) -> str | None:
     return name if is_known else None
 
 
-def measured(truth: Truth, arrays: Sequence[Array], results: Sequence[Result]) -> Accuracy:
+def measured(truth: Truth, arrays: Sequence[Array], results: Results) -> Accuracy:
     """The distances. Of the axes and degrees of freedom that fit the results, the nearest count."""
     name = truth if isinstance(truth, str) else getattr(truth, "__name__", "truth")
     if len(results) != 1:
         raise ValueError(f"truth={name} is for one array of results; f returns {len(results)}")
-    got = results[0]
-    every = (
-        _candidates(truth, arrays, got.values)
-        if isinstance(truth, str)
-        else [np.asarray(truth(*(x.copy() for x in arrays)))]
-    )
-    shape = got.values.shape
-    tried = [quietly(_distance, name, one, got) for one in every if np.shape(one) == shape]
-    if not tried:
+    ((path, got),) = results.items()
+    if isinstance(truth, str):
+        every = [*_along_axes(truth, arrays, got)]
+    else:
+        with running(f"truth={name}"):
+            found = truth(*(x.copy() for x in arrays))
+        every = [
+            one for one in results_of(found, f"truth={name}").values() if one.shape == got.shape
+        ]
+    wanted = (quietly(one.astype, got.dtype) for one in every)
+    distances = [np.nan_to_num(compared(got, one)[1], nan=np.inf) for one in wanted]
+    if not distances:
         raise ValueError(
-            f"truth={name} has no result of the shape {shape}, which f returns: pass a function "
-            "that returns the exact results"
+            f"truth={name} has no result of the shape {got.shape}, which f returns: pass a "
+            "function that returns the exact results"
         )
-    return min(tried, key=lambda one: one.greatest)
-
-
-def _candidates(truth: str, arrays: Sequence[Array], got: Array) -> Iterator[Array]:
-    x, dtype = arrays[0], got.dtype
-    wide = [one.astype(np.promote_types(one.dtype, dtype)) for one in arrays]
-    counts = range(1, x.ndim + 1)
-    for axes in itertools.chain(*(itertools.combinations(range(x.ndim), k) for k in counts)):
-        kept = tuple(1 if axis in axes else size for axis, size in enumerate(x.shape))
-        if got.shape not in (kept, tuple(np.delete(x.shape, axes))):
-            continue
-        if truth in ("sum", "mean"):
-            found = [getattr(exact, truth)(x, axes, dtype)]
-        elif truth in ("var", "std"):
-            found = [getattr(exact, truth)(x, axes, dtype, ddof=ddof) for ddof in (0, 1)]
-        elif truth == "norm":
-            found = [exact.norm(wide[0], axis=axes)]
-        else:
-            found = [exact.vecdot(wide[0], wide[1], axes[0])] if len(axes) == 1 < len(wide) else []
-        yield from (np.reshape(one, got.shape) for one in found)
-
-
-def _distance(name: str, wanted: Array, got: Result) -> Accuracy:
-    (exactly,) = results_of(wanted.astype(got.values.dtype))
-    far = np.nan_to_num(got.ulps(exactly), nan=np.inf)
+    far = min(distances, key=lambda one: float(one.max(initial=0)))
     if not far.any():
         return Accuracy(name, 0.0, 0.0, "")
-    at = [int(i) for i in np.unravel_index(np.argmax(far), far.shape)]
-    return Accuracy(name, float(far.max()), float(far.mean()), got.path + (str(at) if at else ""))
+    first = element(path, np.argmax(far), far.shape)
+    return Accuracy(name, float(far.max()), float(far.mean()), first)
+
+
+def _along_axes(truth: str, arrays: Sequence[Array], got: Array) -> Iterator[Array]:
+    """The exact results along all axes that fit the results of the function."""
+    shape = arrays[0].shape
+    wide = [x.astype(np.promote_types(x.dtype, got.dtype)) for x in arrays]
+    numbers = wide if truth in ("norm", "dot") else arrays
+    for k in range(len(shape)):
+        for axes in itertools.combinations(range(len(shape)), k + 1):
+            kept = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
+            if got.shape in (kept, tuple(np.delete(shape, axes))):
+                found = _EXACT[truth](axes, got.dtype, *numbers)
+                yield from (np.reshape(one, got.shape) for one in found)

@@ -15,7 +15,6 @@ import numpy as np
 from gpureduce.auditing.accuracy import TRUTHS, Accuracy, Truth, measured, recognised
 from gpureduce.auditing.checks import CHECKS, Case, Finding, run
 from gpureduce.auditing.libraries import library_of
-from gpureduce.core.arrays import without_elements
 from gpureduce.core.checks import listed, named_keywords, one_of, shown, whole
 from gpureduce.kernels.verdict_html import fragment, whole_page
 from gpureduce.text import Table, counted, plain, visible
@@ -61,7 +60,7 @@ class Audit:
             [
                 one.check, one.change, _MARKS[one.holds],
                 f"{one.differ:,} of {one.results:,}" if one.differ else "", one.first,
-                _number(one.ulps) if one.differ else "", visible(one.note),
+                f"{one.ulps:,.7g}" if one.differ else "", visible(one.note),
             ]
             for one in self.findings
         ]  # fmt: skip
@@ -69,7 +68,7 @@ class Audit:
         if found := self.accuracy:
             where = f", at {found.first}" if found.first else ""
             notes.append(
-                f"from the exact {found.truth}: {_number(found.greatest)} ulps at most{where}; "
+                f"from the exact {found.truth}: {found.greatest:,.7g} ulps at most{where}; "
                 f"{found.mean:.3g} on average"
             )
         return Table(title, _HEAD, rows, notes)
@@ -78,9 +77,8 @@ class Audit:
         return str(self._table(self.headline))
 
     def _repr_html_(self) -> str:
-        return fragment(
-            self.headline, bool(self), False, [("Checks", self._table("")._repr_html_())]
-        )
+        parts = [("Checks", self._table("")._repr_html_())]
+        return fragment(self.headline, bool(self), False, parts)
 
     def page(self) -> str:
         """A page for a browser."""
@@ -88,12 +86,8 @@ class Audit:
 
     def to_json(self) -> str:
         """The findings as JSON, in which nan and inf are text."""
-        found = {"kind": "audit", "schema": 1, "holds": bool(self)}
-        return json.dumps(plain(found | dataclasses.asdict(self)), indent=1, allow_nan=False)
-
-
-def _number(far: float) -> str:
-    return f"{far:,.0f}" if far < 1e7 else f"{far:.1e}"
+        found = {"kind": "audit", "schema": 1, "holds": bool(self)} | dataclasses.asdict(self)
+        return json.dumps(plain(found), indent=1, allow_nan=False)
 
 
 def _name(f: Callable[..., Any]) -> str:
@@ -103,36 +97,34 @@ def _name(f: Callable[..., Any]) -> str:
     return str(getattr(f, "__name__", type(f).__name__))
 
 
-def _check_arrays(arrays: Sequence[Any], along: Any) -> list[int | None]:
-    """The axis of the batch in each array; None for arrays that are no part of it."""
-    given = listed("along", [along] * len(arrays) if isinstance(along, int) else along)
+def _axes(arrays: Sequence[Any], along: Any) -> tuple[list[int | None], int]:
+    """The axis of the batch in each array, None for arrays that are no part of it; and its rows."""
+    given = listed("along", [along] * len(arrays) if hasattr(along, "__index__") else along)
     if len(given) != len(arrays) or not arrays:
         raise ValueError(
             f"along has {len(given)} entries for {counted(len(arrays), 'array')}: give one for "
             "each array, and at least one array"
         )
-    found, rows = [], []
+    axes, rows = [*given], []
     for i, (axis, x) in enumerate(zip(given, arrays, strict=True)):
-        why = without_elements(x)
-        if isinstance(x, np.ndarray) and type(x) not in (np.ndarray, np.memmap):
-            why = f"is a {type(x).__name__}: pass numpy.asarray of it"
-        elif library_of(x) is None:
-            why = f"is a {type(x).__name__}: pass arrays, and bind the rest by functools.partial"
-        elif axis is not None and not x.shape:
-            why = "has no axes: its entry of along must be None"
-        if why:
-            raise TypeError(f"argument {i} {why}")
+        is_subclass = isinstance(x, np.ndarray) and type(x) not in (np.ndarray, np.memmap)
+        if is_subclass or library_of(x) is None:
+            raise TypeError(
+                f"argument {i} is a {type(x).__name__}: pass arrays, such as numpy.asarray of it, "
+                "and bind other arguments by functools.partial"
+            )
+        if axis is not None and not x.shape:
+            raise TypeError(f"argument {i} has no axes: its entry of along must be None")
         if axis is not None:
-            count = len(x.shape)
-            axis = range(count)[whole(f"along of argument {i}", axis, -count, count - 1)]
-            rows.append(x.shape[axis])
-        found.append(axis)
-    if len(set(rows)) != 1 or not rows[0]:
+            n = len(x.shape)
+            axes[i] = whole(f"along of argument {i}", axis, -n, n - 1) % n
+            rows.append(x.shape[axes[i]])
+    if len({*rows}) != 1 or not rows[0]:
         raise ValueError(
             f"the arrays have {', '.join(map(str, rows)) or 'no'} rows along the batch: there must "
             "be as many in each, at least one. along=(0, None) leaves the second array out of it"
         )
-    return found
+    return axes, rows[0]
 
 
 @named_keywords
@@ -172,18 +164,21 @@ def audit(
     """
     if not callable(f):
         raise TypeError(f"f must be a function, not {shown(f)}")
+    if not callable(f):
+        raise TypeError(f"f must be a function, not {shown(f)}")
     known = [one.name for one in CHECKS]
     chosen = [one_of("checks", one, known) for one in listed("checks", checks or known)]
-    if not callable(truth or f):
+    if truth is not None and not callable(truth):
         one_of("truth", truth, TRUTHS)
-    case = Case(f, arrays, alongs := _check_arrays(arrays, along))
+    alongs, n = _axes(arrays, along)
+    case = Case(f, arrays, alongs, n)
     findings = tuple(run(check, case) for check in CHECKS if check.name in chosen)
     texts = [
         f"{library.name} {str(x.dtype).removeprefix('torch.')} {tuple(x.shape)}"
         + ("" if axis is None else f", batch along axis {axis}")
         for library, x, axis in zip(case.libraries, arrays, alongs, strict=True)
     ]
-    hosts, distance = [one.values for one in case.before], None
+    hosts, distance = [*case.before.values()], None
     if truth is not None:
         distance = measured(truth, hosts, case.reference)
     elif known_truth := recognised(f):

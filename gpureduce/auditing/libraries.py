@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,15 +25,15 @@ class NotApplicable(Exception):
 class Library:
     """The functions of a library, which take its module and an array. A text says why it has none.
 
-    `zeros` makes a one-dimensional array at a multiple of 64 bytes. `order` has the axes, outermost
-    in memory first; None where the library decides on the layout. `host` copies to host memory.
-    `threads` and `stream` are contexts, `moved` is on the other side: a card, or host memory.
+    `zeros` makes a one-dimensional array at a multiple of 64 bytes. `host` copies to host memory.
+    `threads` and `stream` are contexts, `graph` and `compiled` change a function, and `moved` is on
+    the other side: a card, or host memory.
     """
 
     name: str
-    module_name: str
+    module: str
     take: Callable[..., Any] = lambda module, x, rows, axis: module.take(x, rows, axis)
-    order: Callable[..., Any] = lambda module, x: _outermost_first(x.strides)
+    strides: Callable[..., Any] | str = lambda module, x: x.strides
     zeros: Callable[..., Any] = lambda module, x, n: module.zeros(n, x.dtype)
     host: Callable[..., Array] = lambda module, x: np.asarray(x)
     threads: Callable[..., Any] | str = "no call sets the number of the library's threads"
@@ -42,29 +42,27 @@ class Library:
     compiled: Callable[..., Any] | str = "the library has no compiler of functions"
     moved: Callable[..., Any] | str = "the library's arrays lie in host memory only"
 
-    @property
-    def module(self) -> Any:
-        """The library itself: it has made an array, so it is imported."""
-        return sys.modules[self.module_name]
-
     def own(self, method: str, *arguments: Any) -> Any:
-        """What one of the functions returns."""
+        """What one of the functions returns. The library is imported: it has made an array."""
         function = getattr(self, method)
         if isinstance(function, str):
             raise NotApplicable(function)
-        return function(self.module, *arguments)
+        return function(sys.modules[self.module], *arguments)
 
-    def place(self, values: Any, order: Sequence[int], shift: int, step: int) -> Any:
-        """A copy in a new buffer: from element `shift` on, elements `step` apart."""
-        flat = self.own("zeros", values, shift + step * math.prod(values.shape))[shift::step]
-        copy = flat.reshape([values.shape[axis] for axis in order])
-        copy = self.module.moveaxis(copy, tuple(range(len(order))), tuple(order))
-        copy[...] = values
+    def copy(self, x: Any, like: Any, shift: int = 0, step: int = 1, reverse: bool = False) -> Any:
+        """A copy in a new buffer: from element `shift` on, elements `step` apart.
+
+        It has the order of axes in memory that `like` has, or the reverse one.
+        """
+        if isinstance(self.strides, str):
+            return x.copy()
+        sizes = [abs(one) or math.inf for one in self.own("strides", like)]
+        order = sorted(range(len(sizes)), key=lambda axis: -sizes[axis])[:: -1 if reverse else 1]
+        flat = self.own("zeros", x, shift + step * math.prod(x.shape))[shift::step]
+        copy = flat.reshape([x.shape[axis] for axis in order])
+        copy = sys.modules[self.module].moveaxis(copy, tuple(range(len(order))), tuple(order))
+        copy[...] = x
         return copy
-
-
-def _outermost_first(strides: Sequence[int]) -> list[int]:
-    return sorted(range(len(strides)), key=lambda axis: -abs(strides[axis] or math.inf))
 
 
 def _numpy_zeros(module: Any, x: Any, n: int) -> Any:
@@ -106,17 +104,22 @@ def _torch_stream(torch: Any, x: Any) -> Iterator[None]:
         side.synchronize()
 
 
-def _torch_graph(torch: Any, x: Any, f: Callable[..., Any], arrays: list[Any], read: Any) -> Any:
-    """The results of a call that was captured and played."""
-    with _torch_stream(torch, x):
-        for _ in range(3):  # PyTorch's manual wants calls on another stream before the capture
-            f(*arrays)
-    with torch.cuda.device(x.device):
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            found = f(*arrays)
-        graph.replay()
-        return read(found)
+def _torch_graph(torch: Any, x: Any, f: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that captures each call, and plays it."""
+
+    def call(*arrays: Any) -> Any:
+        with _torch_stream(torch, x):
+            for _ in range(3):  # PyTorch's manual wants calls on another stream before the capture
+                f(*(one.clone() if isinstance(one, torch.Tensor) else one.copy() for one in arrays))
+        with torch.cuda.device(x.device):
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                found = f(*arrays)
+            graph.replay()
+            torch.cuda.synchronize()
+        return found
+
+    return call
 
 
 def _torch_moved(torch: Any, x: Any) -> Any:
@@ -141,22 +144,24 @@ _CUPY = Library(
 _TORCH = Library(
     "PyTorch", "torch",
     take=lambda torch, x, rows, axis: x.index_select(axis, torch.as_tensor(rows, device=x.device)),
-    order=lambda torch, x: _outermost_first(x.stride()),
+    strides=lambda torch, x: x.stride(),
     zeros=lambda torch, x, n: torch.zeros(n, dtype=x.dtype, device=x.device),
     host=lambda torch, x: as_array(x.detach().cpu().resolve_conj().resolve_neg()),
     threads=_torch_threads, stream=_torch_stream, graph=_torch_graph, moved=_torch_moved,
-    compiled=lambda torch, f: torch.compile(lambda *arrays: f(*arrays)),
+    # Another audit's shapes would otherwise make this one's compilation a dynamic one.
+    compiled=lambda torch, x, f: torch.compile(lambda *arrays: f(*arrays), dynamic=False),
 )  # fmt: skip
 _JAX = Library(
     "JAX", "jax", take=lambda jax, x, rows, axis: jax.numpy.take(x, rows, axis),
-    order=lambda jax, x: None, moved=_jax_moved,
-    compiled=lambda jax, f: jax.jit(lambda *arrays: f(*arrays)),
+    strides="JAX decides on the layout of its arrays", moved=_jax_moved,
+    compiled=lambda jax, x, f: jax.jit(lambda *arrays: f(*arrays)),
 )  # fmt: skip
 _BY_PACKAGE = {"numpy": NUMPY, "cupy": _CUPY, "torch": _TORCH, "jax": _JAX, "jaxlib": _JAX}
 
 
 def library_of(x: object) -> Library | None:
     """The library of an array or a scalar; None of other objects."""
-    is_array = hasattr(x, "dtype") and hasattr(x, "shape")
-    packages = [one.__module__.partition(".")[0] for one in type(x).__mro__ if is_array]
+    if not hasattr(x, "dtype") or not hasattr(x, "shape") or isinstance(x, np.ma.MaskedArray):
+        return None
+    packages = [one.__module__.partition(".")[0] for one in type(x).__mro__]
     return next((_BY_PACKAGE[one] for one in packages if one in _BY_PACKAGE), None)

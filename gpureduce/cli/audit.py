@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import importlib
 import operator
 import os
 import runpy
 import sys
-from collections.abc import Callable
-from typing import Any
 
 from gpureduce.auditing.accuracy import TRUTHS
 from gpureduce.auditing.audit import audit
-from gpureduce.auditing.checks import CHECKS, said
+from gpureduce.auditing.checks import CHECKS
+from gpureduce.auditing.results import running
 from gpureduce.cli.arguments import Command
 from gpureduce.core import output_files
-
-
-def _user_code(what: str, call: Callable[..., Any], *arguments: Any) -> Any:
-    """The result of code of the user's, which may raise anything, or exit."""
-    try:
-        return call(*arguments)
-    except (Exception, SystemExit) as error:
-        raise RuntimeError(f"{what}: {said(error)}") from error
 
 
 def _axes(text: str) -> int | list[int | None]:
@@ -36,27 +28,30 @@ def _axes(text: str) -> int | list[int | None]:
 
 
 def _run(arguments: argparse.Namespace) -> None:
+    target, file = arguments.target, arguments.args
     html = output_files.checked(
-        arguments.html, "--html", "audit", (".html",), inputs=[arguments.args],
-        force=arguments.force,
-    )  # fmt: skip
-    module, _, name = arguments.target.partition(":")
+        arguments.html, "--html", "audit", (".html",), inputs=[file], force=arguments.force
+    )
+    module, _, name = target.partition(":")
     if not module or not name:
-        raise ValueError(f"name a function as numpy:sum, MODULE:FUNCTION, not {arguments.target!r}")
-    os.stat(arguments.args)  # raises for a file that is not there
+        raise ValueError(f"name a function as numpy:sum, MODULE:FUNCTION, not {target!r}")
+    os.stat(file)  # raises for a file that is not there
     sys.path.insert(0, os.getcwd())
-    f = _user_code(module, importlib.import_module, module)
-    f = _user_code(arguments.target, operator.attrgetter(name), f)
-    if not callable(f):
-        raise ValueError(f"{arguments.target} is no function")
-    given = _user_code(arguments.args, runpy.run_path, arguments.args)
-    args = given.get("args")
-    args = _user_code(arguments.args, args) if callable(args) else args
-    if not isinstance(args, (tuple, list)):
-        raise ValueError(f"{arguments.args} must set args to a tuple of arrays")
-    f = functools.partial(f, **given["kwargs"]) if given.get("kwargs") else f
-    truth = arguments.truth or given.get("truth")
-    found = audit(f, *args, along=arguments.along, truth=truth, checks=arguments.checks)
+    with contextlib.redirect_stdout(sys.stderr):  # what the user's code prints
+        with running(f"the import of {target}"):
+            f = operator.attrgetter(name)(importlib.import_module(module))
+        with running(file):
+            given = {"kwargs": {}, "truth": None} | runpy.run_path(file)
+            args = given.get("args")
+            args = args() if callable(args) else args
+        if not isinstance(args, (tuple, list)) or not isinstance(given["kwargs"], dict):
+            raise ValueError(
+                f"{file} must set args to a tuple of arrays, and may set kwargs to a dict"
+            )
+        if given["kwargs"] and callable(f):
+            f = functools.partial(f, **given["kwargs"])
+        truth = arguments.truth or given["truth"]
+        found = audit(f, *args, along=arguments.along, truth=truth, checks=arguments.checks)
     if html:
         output_files.write(html, found.page(), "audit")
     print(found.to_json() if arguments.json else found)

@@ -8,6 +8,7 @@ import functools
 import json
 import math
 import threading
+import tracemalloc
 
 import ml_dtypes
 import numpy as np
@@ -16,7 +17,7 @@ import pytest
 import gpureduce
 from cases import run_python
 from gpureduce import exact
-from gpureduce.auditing import libraries
+from gpureduce.auditing import checks, libraries
 from gpureduce.auditing.checks import CHECKS
 
 N = 9
@@ -57,8 +58,8 @@ def now(monkeypatch):
         libraries.NUMPY,
         threads=lambda module, x: within("threads"),
         stream=lambda module, x: within("stream" if in_threads() is MAIN else "its own"),
-        graph=lambda module, x, f, arrays, read: read(called("graph", f, *arrays)),
-        compiled=lambda module, f: functools.partial(called, "compiled", f),
+        graph=lambda module, x, f: functools.partial(called, "graph", f),
+        compiled=lambda module, x, f: functools.partial(called, "compiled", f),
         moved=lambda module, x: x.view(Moved),
     )
     monkeypatch.setitem(libraries._BY_PACKAGE, "numpy", fake)
@@ -107,7 +108,7 @@ def test_changed_arguments_and_other_runs():
 
     before, calls = X.copy(), []
     found = gpureduce.audit(change, X)
-    assert failed(found) == ["arguments"] and found.findings[0].first == "[0][0, 3]"
+    assert failed(found) == ["arguments"] and found.findings[0].first == "argument 0[0, 3]"
     assert (before == X).all()
     f = lambda x: calls.append(0) or x.max(axis=1) + (len(calls) == 4)  # noqa: E731
     assert failed(gpureduce.audit(f, X)) == ["twice"]
@@ -162,7 +163,7 @@ def test_distances():
         (np.array([1j, np.nextafter(1, 2) * 1j]), 1), (np.array([0, 2**64 - 1], "u8"), 2**64),
         (np.array([-(2**63), 2**63 - 1]), 2.0**64), (np.array([-1e-45, 1e-45], "f4"), 2),
         (np.array([1, 1.0078125], ml_dtypes.bfloat16), 1), (np.array([False, True]), 1),
-        (np.array(["NaT", 0], "m8[s]"), 2.0**63),
+        (np.array(["NaT", 0], "m8[s]"), math.nan),
     ]:  # fmt: skip
         left = iter([values[:1], *[values[1:]] * 99])
         (found,) = gpureduce.audit(lambda x, left=left: next(left), X, checks=["twice"]).findings
@@ -177,11 +178,17 @@ def test_distances():
     [
         (lambda x: 1 / 0, RuntimeError, "the function raises ZeroDivisionError: division"),
         (lambda x: exit(0), RuntimeError, "the function raises SystemExit: 0"),
-        (lambda x: None, TypeError, "returned None"),
-        (lambda x: {"a": [1, "b"]}, TypeError, r"returned 'b' as result \['a'\]\[1\]"),
-        (lambda x: np.array([None]), TypeError, "dtype object cannot be audited"),
+        (lambda x: None, TypeError, "the result is None: a function must"),
+        (lambda x: {"a": [1, "b"]}, TypeError, r"\['a'\]\[1\] is 'b'"),
+        (
+            lambda x: np.array([None]),
+            TypeError,
+            "the result has the dtype object, which cannot be audited",
+        ),
         (lambda x: x.astype("g"), TypeError, "cannot be audited: use float64"),
-        (lambda x: iter(x), TypeError, "it must return arrays or numbers"),
+        (lambda x: iter(x), TypeError, "a function must return arrays or numbers"),
+        (lambda x: {"a": []}, TypeError, "the function returned {'a': .*, which has no arrays"),
+        (lambda x: np.ma.masked_array(x, x > 0), TypeError, "the result is masked_array"),
     ],
 )
 def test_hostile_functions(f, kind, words):
@@ -189,12 +196,83 @@ def test_hostile_functions(f, kind, words):
         gpureduce.audit(f, X)
 
 
+W = np.linspace(1, 2, N, dtype=np.float32)[:, None]
+# Functions that give the same bits, and of which the audit cannot know the rows of the results.
+WITHOUT_ROWS = {
+    "flat": lambda x: np.exp(x).ravel(),
+    "merged": lambda x: np.exp(x).reshape(-1, 7),
+    "weights": lambda x: exact.sum(x * W[:N], 1),
+    "two weights": lambda x: exact.sum(x * W[:2], 1),
+    "weighted": lambda x: exact.sum(x * W, 0),
+    "columns": lambda x: exact.sum(x, 0) if len(x) == N else 1 / 0,
+    "list": lambda x: [one.max() for one in x],
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_ROWS)
+def test_results_of_unknown_rows(name):
+    x = X[:2] if name == "two weights" else X[:, :N] if name == "columns" else X
+    found = gpureduce.audit(WITHOUT_ROWS[name], x)
+    assert found and not {"permuted", "cut", "rows", "padded"} & applied(found), str(found)
+
+
+def test_batches_of_a_multiple():
+    grouped = lambda x: x.reshape(-1, 3, 700).max(2).ravel()  # noqa: E731
+    found = gpureduce.audit(grouped, X)
+    assert found and "permuted" in applied(found)
+    found = gpureduce.audit(lambda x: grouped(x) + (x[0, 0] > x[-1, 0]), X)
+    assert failed(found) == ["permuted"]
+
+
+def test_keys():
+    calls: list[int] = []
+
+    def f(x):
+        calls.append(0)
+        return dict([("a", x.max()), ("b", x.min())][:: (-1) ** len(calls)])
+
+    assert gpureduce.audit(f, X)
+    found = gpureduce.audit(lambda x: calls.append(0) or {len(calls): x.max()}, X)
+    assert "twice" in failed(found) and "or other keys" in str(found)
+
+
+def in_threads(x, do):
+    if threading.current_thread() is not MAIN:
+        do()
+    return x.max(axis=1)
+
+
+def test_threads_that_stay_or_raise(monkeypatch):
+    monkeypatch.setattr(checks, "_LIMIT_S", 0.5)
+    never = threading.Event()
+    found = gpureduce.audit(lambda x: in_threads(x, never.wait), X)
+    assert failed(found) == ["load"] and "the threads take more than " in str(found)
+    never.set()
+    found = gpureduce.audit(lambda x: in_threads(x, lambda: 1 / 0), X)
+    assert failed(found) == ["load"] and "it raises ZeroDivisionError" in str(found)
+
+    found = gpureduce.audit(lambda x: in_threads(x, exit), X)
+    assert failed(found) == ["load"] and "SystemExit" in str(found)
+
+    def without_memory():
+        raise MemoryError
+
+    found = gpureduce.audit(lambda x: in_threads(x, without_memory), X)
+    assert found and "load" not in applied(found)
+
+
+def test_threads_have_the_callers_settings():
+    with np.errstate(over="raise"):  # the default is a warning
+        f = lambda x: x.max(axis=1) + (np.geterr()["over"] == "raise")  # noqa: E731
+        assert gpureduce.audit(f, X)
+
+
 def test_other_shapes_and_late_errors():
     calls: list[int] = []
     found = gpureduce.audit(lambda x: calls.append(0) or np.zeros(2 + len(calls) % 2), X)
     assert "twice" in failed(found) and "float64[2] in place of float64[3]" in str(found)
-    found = gpureduce.audit(lambda x: x.max(axis=1) if len(x) == N else 1 / 0, X)
-    assert found and "cut" not in applied(found) and "it raises ZeroDivisionError" in str(found)
+    found = gpureduce.audit(lambda x: x.max(axis=1) if len(x) > 1 else 1 / 0, X)
+    assert found and "rows" not in applied(found) and "it raises ZeroDivisionError" in str(found)
     calls.clear()
     f = lambda x: calls.append(0) or (x.max(axis=1) if len(calls) < 4 else 1 / 0)  # noqa: E731
     assert {*failed(gpureduce.audit(f, X))} == {"twice", "load"}
@@ -213,7 +291,8 @@ def test_arrays_of_any_layout(x):
     ("arrays", "options", "words"),
     [
         (([1, 2],), {}, "argument 0 is a list: pass arrays"),
-        ((np.ma.array(X),), {}, "is a MaskedArray: pass numpy.asarray"),
+        ((np.ma.array(X),), {}, "is a MaskedArray: pass .* numpy.asarray"),
+        ((X, np.array([None] * N)), {}, "argument 1 has the dtype object"),
         ((np.float32(1),), {}, "argument 0 has no axes"),
         ((X[:0],), {}, "have 0 rows along the batch"),
         ((X, X[:3]), {}, r"have 9, 3 rows .* along=\(0, None\)"),
@@ -252,6 +331,49 @@ def test_accuracy(truth, f):
     assert not gpureduce.audit(exact.vecdot, X, X, truth="dot", checks=["cut"]).accuracy.greatest
     f = lambda x: x.std(1, keepdims=True)  # noqa: E731
     assert gpureduce.audit(f, X, truth="std", checks=["cut"]).accuracy.greatest < 9
+
+
+@pytest.mark.parametrize(
+    ("f", "is_known"),
+    [
+        (functools.partial(np.sum, axis=1, keepdims=True), True),
+        (functools.partial(np.var, axis=1, ddof=1), True),
+        (functools.partial(np.var, axis=1, ddof=2), False),
+        (functools.partial(np.sum, axis=1, initial=5), False),
+        (functools.partial(np.sum, axis=1, where=X > 0), False),
+        (functools.partial(np.linalg.norm, axis=1), True),
+        (functools.partial(np.linalg.norm, axis=1, ord=1), False),
+        (functools.partial(gpureduce.sum, axis=1, strategy="cpu"), True),
+        (functools.partial(np.dot, X), False),
+    ],
+)
+def test_known_functions(f, is_known):
+    x = X.T if f.func is np.dot else X
+    found = gpureduce.audit(f, x, checks=["arguments"]).accuracy
+    assert (found is not None) == is_known
+    assert not is_known or found.greatest < 100
+
+
+@pytest.mark.parametrize("raised", [SystemExit(0), KeyError(1)])
+def test_a_truth_that_raises(raised):
+    def truth(x):
+        raise raised
+
+    with pytest.raises(RuntimeError, match=f"truth=truth raises {type(raised).__name__}: [01]"):
+        gpureduce.audit(np.sum, X, truth=truth)
+
+
+def test_along_of_numpy():
+    assert gpureduce.audit(lambda x: x.max(1), X, along=np.int64(-2))
+
+
+def test_large_arguments_need_little_memory():
+    x = np.zeros((1000, 5000), np.uint8)
+    tracemalloc.start()
+    assert gpureduce.audit(lambda x: x[:, 0], x, checks=["arguments", "twice"])
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 8 * x.nbytes
 
 
 def test_reports():
@@ -293,6 +415,26 @@ def test_jax_and_cupy(name):
     assert found.accuracy and {"twice", "cut", "rows", "padded", "load"} <= applied(found)
     assert ("compiled" if name == "jax" else "stream") in applied(found)
     assert gpureduce.audit(lambda x: gpureduce.sum(x, axis=1), module.asarray(X))
+
+
+def test_donated_arrays_of_jax():
+    jax = pytest.importorskip("jax")
+    x = jax.numpy.asarray(X)
+    found = gpureduce.audit(jax.jit(lambda x: x * 2, donate_argnums=0), x)
+    assert found and "cut" in applied(found) and "arguments" not in applied(found)
+    assert (np.asarray(x) == X).all()
+
+
+def test_audits_of_compiled_functions_are_independent():
+    torch = pytest.importorskip("torch")
+    x = torch.randn(4, 128_256, generator=torch.Generator().manual_seed(0))
+    f = functools.partial(torch.sum, dim=1)
+    (first,) = gpureduce.audit(f, x, checks=["compiled"]).findings
+    gpureduce.audit(f, x[:, :1000], checks=["compiled"])
+    gpureduce.audit(f, x[:, :2000], checks=["compiled"])
+    (last,) = gpureduce.audit(f, x[:, :128_000], checks=["compiled"]).findings
+    torch.compiler.reset()
+    assert gpureduce.audit(f, x[:, :128_000], checks=["compiled"]).findings == (last,) != (first,)
 
 
 def test_no_library_is_imported():

@@ -44,15 +44,24 @@ def test_a_module_of_the_users(command, folder):
     assert (status, err) == (0, "") and out.startswith("f gives the same bits")
 
 
+def test_what_the_users_code_prints_is_no_json(command, folder):
+    (folder / "prints.py").write_text("print(1)\ndef f(x):\n    print(2)\n    return x")
+    (folder / "args.py").write_text(ARGS + "print(3)\nkwargs = {}")
+    status, out, err = command("audit", "prints:f", "--args", "args.py", "--json")
+    assert status == 0 and json.loads(out)["holds"] and err.startswith("1\n3\n2\n")
+
+
 BAD = {
     "numpy": "name a function as numpy:sum",
     "no_such_one:f": "No module named 'no_such_one'",
     "numpy:summ": "has no attribute 'summ'",
-    "numpy:pi": "numpy:pi is no function",
+    "numpy:pi": "f must be a function, not 3.14",
     "numpy:linalg.cholesky": "the function raises TypeError",
     "numpy:sum --args none.py": "there is no file none.py",
-    "numpy:sum --args exits.py": "exits.py: SystemExit: 0",
+    "numpy:sum --args exits.py": "exits.py raises SystemExit: 0",
     "numpy:sum --args empty.py": "empty.py must set args to a tuple",
+    "numpy:sum --args odd.py": "odd.py must set args to a tuple of arrays, and may set kwargs to a",
+    "numpy:sum --args truth.py": "truth=truth raises SystemExit: 0",
     "numpy:sum --along row": "an axis is a number or none, not 'row'",
     "numpy:sum --checks twise": "checks must be one of arguments, twice",
 }
@@ -62,6 +71,8 @@ BAD = {
 def test_bad_usage(words, command, folder):
     (folder / "exits.py").write_text("raise SystemExit(0)")
     (folder / "empty.py").write_text("")
+    (folder / "odd.py").write_text(ARGS + "kwargs = 5")
+    (folder / "truth.py").write_text(ARGS + "def truth(x): raise SystemExit(0)")
     file = [] if "--args" in words else ["--args", "args.py"]
     status, out, err = command("audit", *words.split(), *file)
     assert status == 2 and not out and BAD[words] in err and "Traceback" not in err
