@@ -82,10 +82,8 @@ def measured(truth: Truth, arrays: Sequence[Array], results: Results) -> Accurac
             "function that returns the exact results"
         )
     far = min(distances, key=lambda one: float(one.max(initial=0)))
-    if not far.any():
-        return Accuracy(name, 0.0, 0.0, "")
-    first = element(path, np.argmax(far), far.shape)
-    return Accuracy(name, float(far.max()), float(far.mean()), first)
+    first = element(path, np.argmax(far), far.shape) if far.any() else ""
+    return Accuracy(name, float(far.max(initial=0)), float(far.sum() / max(far.size, 1)), first)
 
 
 def _along_axes(truth: str, arrays: Sequence[Array], got: Array) -> Iterator[Array]:

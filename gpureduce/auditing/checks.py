@@ -38,7 +38,7 @@ class Case:
         self.library = next((one for one in self.libraries if one is not NUMPY), NUMPY)
         self.example = arrays[self.libraries.index(self.library)]
         self.arrays = [x.detach() if hasattr(x, "detach") else x for x in arrays]
-        self.before = _arguments(self.arrays)
+        self.before = results_of(self.arrays, "argument ")
         self.arrays, self.given = self.copies(), self.copies()
         start = time.monotonic()
         with running("the function"):
@@ -105,11 +105,6 @@ class Case:
             yield self.call(), None
 
 
-def _arguments(arrays: Sequence[Any]) -> Results:
-    named = [results_of(x, f"argument {i}") for i, x in enumerate(arrays)]
-    return {name: values for one in named for name, values in one.items()}
-
-
 def _cut(case: Case) -> Calls:
     every, half, third = np.arange(case.n), case.n // 2, case.n // 3
     return case.pieces(every[:half], every[half:], every[:third], every[third:])
@@ -124,7 +119,7 @@ def _padded(case: Case) -> Calls:
 
 def _load(case: Case) -> Calls:
     """On a card, each thread has a stream of its own. A thread may never come to an end."""
-    from multiprocessing.pool import ThreadPool  # takes long to import
+    from multiprocessing.pool import ThreadPool  # imports no logging: see lazy_import
 
     start = threading.Barrier(_THREADS, timeout=case.limit)
 
@@ -133,10 +128,8 @@ def _load(case: Case) -> Calls:
         with contextlib.ExitStack() as stack:
             with contextlib.suppress(NotApplicable):
                 stack.enter_context(case.library.own("stream", case.example))
-            try:
-                return [case.call() for _ in range(_RUNS)]
-            except SystemExit as error:  # would end the thread alone
-                raise RuntimeError(error_text(error)) from error
+            stack.enter_context(running("a thread"))  # SystemExit would end the thread alone
+            return [case.call() for _ in range(_RUNS)]
 
     contexts = [contextvars.copy_context() for _ in range(_THREADS)]  # NumPy's handling of errors
     with ThreadPool(_THREADS) as pool:
@@ -164,7 +157,8 @@ class Check:
 
 
 CHECKS = (
-    Check("arguments", "the arrays after the call", lambda c: [(_arguments(c.given), None)]),
+    Check("arguments", "the arrays after the call",
+          lambda c: [(results_of(c.given, "argument "), None)]),
     Check("twice", "three more runs", lambda c: ((c.call(), None) for _ in range(_RUNS)), True),
     Check("permuted", "the batch reversed, and shuffled",
           lambda c: c.pieces(np.arange(c.n - 1, -1, -1), random_numbers(0).permutation(c.n))),

@@ -7,7 +7,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -122,6 +122,15 @@ def _torch_graph(torch: Any, x: Any, f: Callable[..., Any]) -> Callable[..., Any
     return call
 
 
+def _torch_compiled(torch: Any, x: Any, f: Callable[..., Any]) -> Callable[..., Any]:
+    """A function with code of its own: PyTorch stops to compile code after eight functions.
+
+    With fixed sizes: PyTorch would make those variable that another audit had changed.
+    """
+    own = eval("lambda *arrays: f(*arrays)", {"f": f})
+    return cast(Callable[..., Any], torch.compile(own, dynamic=False))
+
+
 def _torch_moved(torch: Any, x: Any) -> Any:
     if not torch.cuda.is_available():
         raise NotApplicable("PyTorch sees no card")
@@ -148,8 +157,7 @@ _TORCH = Library(
     zeros=lambda torch, x, n: torch.zeros(n, dtype=x.dtype, device=x.device),
     host=lambda torch, x: as_array(x.detach().cpu().resolve_conj().resolve_neg()),
     threads=_torch_threads, stream=_torch_stream, graph=_torch_graph, moved=_torch_moved,
-    # Another audit's shapes would otherwise make this one's compilation a dynamic one.
-    compiled=lambda torch, x, f: torch.compile(lambda *arrays: f(*arrays), dynamic=False),
+    compiled=_torch_compiled,
 )  # fmt: skip
 _JAX = Library(
     "JAX", "jax", take=lambda jax, x, rows, axis: jax.numpy.take(x, rows, axis),

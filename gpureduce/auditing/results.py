@@ -116,4 +116,5 @@ class Differences:
                     at = np.where(differ, indexes, indexes.max() + 1).argmin()
                     where = element(path, first := indexes.flat[at], before.shape)
                     note = f"{got.flat[at]} in place of {wanted.flat[at]}"
-                    self.first = min(self.first, (number, int(first), where, note))
+                    new = (number, int(first), where, note)
+                    self.first = min(self.first, new, key=lambda one: one[:2])

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import json
 import math
+import sys
 import threading
 import tracemalloc
 
@@ -108,7 +109,7 @@ def test_changed_arguments_and_other_runs():
 
     before, calls = X.copy(), []
     found = gpureduce.audit(change, X)
-    assert failed(found) == ["arguments"] and found.findings[0].first == "argument 0[0, 3]"
+    assert failed(found) == ["arguments"] and found.findings[0].first == "argument [0][0, 3]"
     assert (before == X).all()
     f = lambda x: calls.append(0) or x.max(axis=1) + (len(calls) == 4)  # noqa: E731
     assert failed(gpureduce.audit(f, X)) == ["twice"]
@@ -243,15 +244,16 @@ def in_threads(x, do):
 
 
 def test_threads_that_stay_or_raise(monkeypatch):
-    monkeypatch.setattr(checks, "_LIMIT_S", 0.5)
     never = threading.Event()
-    found = gpureduce.audit(lambda x: in_threads(x, never.wait), X)
+    with monkeypatch.context() as patch:
+        patch.setattr(checks, "_LIMIT_S", 0.5)
+        found = gpureduce.audit(lambda x: in_threads(x, never.wait), X)
     assert failed(found) == ["load"] and "the threads take more than " in str(found)
     never.set()
     found = gpureduce.audit(lambda x: in_threads(x, lambda: 1 / 0), X)
-    assert failed(found) == ["load"] and "it raises ZeroDivisionError" in str(found)
+    assert failed(found) == ["load"] and "a thread raises ZeroDivisionError" in str(found)
 
-    found = gpureduce.audit(lambda x: in_threads(x, exit), X)
+    found = gpureduce.audit(lambda x: in_threads(x, sys.exit), X)
     assert failed(found) == ["load"] and "SystemExit" in str(found)
 
     def without_memory():
@@ -292,7 +294,7 @@ def test_arrays_of_any_layout(x):
     [
         (([1, 2],), {}, "argument 0 is a list: pass arrays"),
         ((np.ma.array(X),), {}, "is a MaskedArray: pass .* numpy.asarray"),
-        ((X, np.array([None] * N)), {}, "argument 1 has the dtype object"),
+        ((X, np.array([None] * N)), {}, r"argument \[1\] has the dtype object"),
         ((np.float32(1),), {}, "argument 0 has no axes"),
         ((X[:0],), {}, "have 0 rows along the batch"),
         ((X, X[:3]), {}, r"have 9, 3 rows .* along=\(0, None\)"),
@@ -428,13 +430,12 @@ def test_donated_arrays_of_jax():
 def test_audits_of_compiled_functions_are_independent():
     torch = pytest.importorskip("torch")
     x = torch.randn(4, 128_256, generator=torch.Generator().manual_seed(0))
-    f = functools.partial(torch.sum, dim=1)
-    (first,) = gpureduce.audit(f, x, checks=["compiled"]).findings
-    gpureduce.audit(f, x[:, :1000], checks=["compiled"])
-    gpureduce.audit(f, x[:, :2000], checks=["compiled"])
-    (last,) = gpureduce.audit(f, x[:, :128_000], checks=["compiled"]).findings
+    for _ in range(10):  # PyTorch's limit is 8
+        f = eval("lambda x: torch.sum(x, dim=1)", {"torch": torch})
+        assert not gpureduce.audit(f, x, checks=["compiled"])
+    found = [gpureduce.audit(f, x[:, :n], checks=["compiled"]) for n in (1000, 2000, 128_000)]
     torch.compiler.reset()
-    assert gpureduce.audit(f, x[:, :128_000], checks=["compiled"]).findings == (last,) != (first,)
+    assert gpureduce.audit(f, x[:, :128_000], checks=["compiled"]).findings == found[-1].findings
 
 
 def test_no_library_is_imported():
