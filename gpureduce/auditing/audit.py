@@ -113,12 +113,12 @@ def _axes(arrays: Sequence[Any], along: Any) -> tuple[list[int | None], int]:
                 f"argument {i} is a {type(x).__name__}: pass arrays, such as numpy.asarray of it, "
                 "and bind other arguments by functools.partial"
             )
-        if axis is not None and not x.shape:
+        if axis is None:
+            continue
+        if not (n := len(x.shape)):
             raise TypeError(f"argument {i} has no axes: its entry of along must be None")
-        if axis is not None:
-            n = len(x.shape)
-            axes[i] = whole(f"along of argument {i}", axis, -n, n - 1) % n
-            rows.append(x.shape[axes[i]])
+        axes[i] = whole(f"along of argument {i}", axis, -n, n - 1) % n
+        rows.append(x.shape[axes[i]])
     if len({*rows}) != 1 or not rows[0]:
         raise ValueError(
             f"the arrays have {', '.join(map(str, rows)) or 'no'} rows along the batch: there must "
