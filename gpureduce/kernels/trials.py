@@ -390,27 +390,27 @@ class ScanSubject(Subject):
 
     def other(self, where: Domain) -> str:
         """What the kernel makes in place of running sums, if that is known; else empty."""
-        block = next(block for block in (64, *where.condition.blocks)
-                      if block in where.condition.blocks)  # fmt: skip
+        blocks = where.condition.blocks
+        block = 64 if 64 in blocks else blocks[0]
         part = block * where.per_thread
-        case = Case(
-            part if where.within else 3 * part, block, 0, "forward", "different", self.dtype
-        )
+        sizes = (part,) if where.within else (part, 3 * part)
+        return next(filter(None, (self._other(n, block, part) for n in sizes)), "")
+
+    def _other(self, n: int, block: int, part: int) -> str:
+        case = Case(n, block, 0, "forward", "different", self.dtype)
         array = self.numbers(case)
         try:
             got, wanted = self.run(array, case), self.wanted(array)
         except (CudaError, ValueError):
             return ""
-        zero = wanted[:1] - wanted[:1]
-        backwards = self.wanted(array[::-1].copy())[::-1]
-        within = np.concatenate([self.wanted(one) for one in np.split(array, case.n // part)])
         known = {
-            "exclusive running sums: entry i lacks element i": np.r_[zero, wanted[:-1]],
-            "running sums from the last element on": backwards,
-            "running sums that begin anew with each block": within,
+            "": wanted,
+            "exclusive running sums: entry i lacks element i": np.r_[wanted[:1] * 0, wanted[:-1]],
+            "running sums from the last element on": self.wanted(array[::-1].copy())[::-1],
+            "running sums that begin anew with each block": np.concatenate(
+                [self.wanted(one) for one in np.split(array, n // part)]
+            ),
         }
-        if np.array_equal(got, wanted):
-            return ""
         return next((name for name, one in known.items() if np.array_equal(got, one)), "")
 
 
