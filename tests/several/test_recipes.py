@@ -88,8 +88,6 @@ def test_torch_distributed(ranks):
 BY_KEY = {
     "index_add_in_training.py": "torch",
     "graph_network_epoch.py": "torch",
-    "group_by_pandas.py": "pandas",
-    "group_by_polars.py": "polars",
 }
 
 
@@ -100,19 +98,6 @@ def test_adding_by_key_has_the_same_bits_in_any_order(name):
     lines = output(name, sys.executable).splitlines()
     assert [line.partition(":")[0] for line in lines] == ["order 0", "order 1", "order 2"]
     assert len({line.partition(":")[2] for line in lines}) == 1 and len(lines[0]) > 20
-
-
-@pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_group_sums_are_those_of_the_library(library):
-    frames = pytest.importorskip(library)
-    text = (RECIPES / f"group_by_{library}.py").read_text().partition("\nrng = ")[0]
-    made = {}
-    exec(text, made)
-    keys = [3, None, 1, 3, 2, 1, None]
-    values = [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0]
-    found = made["group_sums"](frames.DataFrame({"k": keys, "v": values}), "k", "v")
-    rows = found.items() if library == "pandas" else found.iter_rows()
-    assert [(int(key), value) for key, value in rows] == [(1, 18.0), (2, 8.0), (3, 4.5)]
 
 
 def test_a_thousand_ranks_in_random_trees():
