@@ -198,7 +198,6 @@ def _keys() -> list[Mutant]:
 
 
 MUTANTS = [
-    *_scans(),
     *_trees(),
     *_templates(),
     *_masks(),
@@ -207,4 +206,5 @@ MUTANTS = [
     *_clusters(),
     *_copies(),
 ]
+SCAN_MUTANTS = _scans()  # cumsum runs them
 KEY_MUTANTS = _keys()  # segment_sum runs them, not sum

@@ -113,9 +113,19 @@ def count_sum(array: np.ndarray[Any, Any], launch: Launch) -> tuple[bytes, dict[
     One more counter, `busiest_warp_requests`, holds the global load requests and the atomics of the
     warp that has most of them. All blocks run.
     """
-    (bits, *_), found, _, (blocks, requests) = traced.count_sum(array, launch)
+    (bits, *_), *counted = traced.count_sum(array, launch)
+    return bits, *_totals(*counted)
+
+
+def count_entries(*arguments: Any) -> tuple[dict[str, int], int]:
+    """The same counters and blocks of running sums. The arguments are those of C's `run`."""
+    return _totals(*traced.count_run(*arguments)[1:])
+
+
+def _totals(found: _Counted, _: Any, of_all: tuple[int, int]) -> tuple[dict[str, int], int]:
+    blocks, requests = of_all
     counters = dict(zip(NAMES, _total(found), strict=True))
-    return bits, counters | {"busiest_warp_requests": requests}, blocks
+    return counters | {"busiest_warp_requests": requests}, blocks
 
 
 # The first team to run, the number of teams to run from there on, the weight of each team (the

@@ -409,7 +409,8 @@ def grade(
     wanted, seed = checked(spec), whole("seed", seed, 0, 2**64 - 1)
     try:
         given, name = kernel_or_text, name or wanted.kernel or None
-        chosen = given if isinstance(given, Kernel) else kernel(given, name)
+        operation = wanted.launch.get("operation")
+        chosen = given if isinstance(given, Kernel) else kernel(given, name, operation=operation)
         chosen, launched = _launched(chosen, wanted)
         names = list(wanted.dtypes) if wanted.dtypes else None
         if lacking := ", ".join(name for name in names or () if name not in chosen.dtypes):

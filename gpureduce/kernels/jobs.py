@@ -19,7 +19,7 @@ from gpureduce.core.schedule import Schedule
 from gpureduce.emulator.explain import explain
 from gpureduce.emulator.races import races
 from gpureduce.emulator.replay_steps import Recording, record
-from gpureduce.kernels.trials import Case, Failure, Subject
+from gpureduce.kernels.trials import Case, Failure, subject_of
 
 Tell = Callable[[str, object], None]
 
@@ -54,7 +54,7 @@ def count_cases(
     The sums that are counted are the ones that are judged, so that a kernel cannot do less there.
     """
     dtype, load, acc, finish = subject
-    tried = Subject(strategy, dtype, load, acc, finish, "")
+    tried = subject_of(strategy, dtype, load, acc, finish, "")
     launches = [Case(n, block, 0, order, "different", tried.dtype) for n, block in cases]
     return [tried.operations(case) for case in launches]
 

@@ -338,12 +338,25 @@ class ScanSubject(Subject):
         module = _emulator_traced if traced or self.traced or lockstep else _emulator
         if fresh:
             module.free_scratch()
-        strategy, (order, _, seed) = self.strategy, case.order.partition(" ")
-        how = running_on_device.arguments_of_run(
-            module, strategy, array, array.dtype, case.block, case.grid
-        )
+        order, _, seed = case.order.partition(" ")
+        how = self._arguments(module, array, case)
         module.run(*how, 0, ORDERS.index(order), int(seed or 0))
         return how[-1]
+
+    def operations(self, case: Case) -> tuple[dict[str, int], int, Failure | None]:
+        """The counters and the blocks of a case's launches, and what is wrong with its entries."""
+        array = self.numbers(case)
+        how = self._arguments(_emulator_traced, array, case)
+        _emulator_traced.free_scratch()
+        counters, blocks = trace.count_entries(*how)
+        if case.order == "lockstep":  # counts are made in the usual order
+            return counters, blocks, self.wrong(case)
+        return counters, blocks, self._judged(array, case, how[3])
+
+    def _arguments(self, module: Any, array: np.ndarray[Any, Any], case: Case) -> tuple[Any, ...]:
+        return running_on_device.arguments_of_run(
+            module, self.strategy, array, array.dtype, case.block, case.grid
+        )
 
     def _judged(self, array: np.ndarray[Any, Any], case: Case, got: Any) -> Failure | None:
         wanted = self.wanted(array)

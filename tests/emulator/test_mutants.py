@@ -14,13 +14,15 @@ from gpureduce.core import registry
 from gpureduce.core.schedule import Schedule
 from gpureduce.emulator import races
 from mutant_build import build, load, race_kernels, strategies
-from mutants import CSRC, KEY_MUTANTS, MUTANTS, Mutant
+from mutants import CSRC, KEY_MUTANTS, SCAN_MUTANTS, Mutant
+from mutants import MUTANTS as OF_SUMS
 
 pytestmark = [
     pytest.mark.skipif(
         not CSRC.exists() or not shutil.which("g++"), reason="no source, no compiler"
     ),
 ]
+MUTANTS = [*OF_SUMS, *SCAN_MUTANTS]
 EVERY = [*MUTANTS, *KEY_MUTANTS]
 RIGHT = sorted({(m.kernel, m.n, m.block, m.grid) for m in MUTANTS})
 
