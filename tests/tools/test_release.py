@@ -19,7 +19,14 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_the_version_is_the_same_everywhere():
     cited = re.search(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text(), re.M)
     newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.M)
-    assert cited and newest and cited.group(1) == newest.group(1) == VERSION
+    recipe = re.search(r'^  version: "(.+)"$', (ROOT / "conda" / "recipe.yaml").read_text(), re.M)
+    found = [match and match.group(1) for match in (cited, newest, recipe)]
+    assert found == [VERSION] * 3
+
+
+def test_a_release_fits_a_minute():
+    releases = re.split(r"^## ", (ROOT / "CHANGELOG.md").read_text(), flags=re.M)[1:]
+    assert max(len(release.splitlines()) for release in releases) <= 40
 
 
 @pytest.mark.parametrize("cuda", [True, False])
