@@ -40,6 +40,13 @@ def strategy_table() -> str:
     return "\n".join(lines)
 
 
+def scan_table() -> str:
+    """The rungs of running sums as a Markdown table."""
+    scans = (row for row in registry.strategies() if row.kind == "scan")
+    rows = [[f"[`{row.name}`](kernels.md#{row.name})", _plain(row.lesson)] for row in scans]
+    return markdown_table(["strategy", "the lesson"], rows, (0, 1))
+
+
 def _plain(text: str) -> str:
     """A text with Markdown's special characters escaped."""
     return text.replace("*", "\\*").replace("__", "\\_\\_")
@@ -50,7 +57,7 @@ def kernel_listing() -> str:
     parts = []
     for row in registry.strategies():
         if row.launches_kernels:
-            folder = f"{row.kind}/" if row.kind in ("broken", "axis", "segments", "keys") else ""
+            folder = "" if row.kind in ("kernel", "everywhere") else f"{row.kind}/"
             file = f"csrc/kernels/{folder}{row.name}.cu"
             include = f"```{{literalinclude}} ../{file}\n:language: cuda\n```"
             parts.append(f"## {row.name}\n\n{_plain(row.lesson)}\n[{file}](../{file})\n\n{include}")
@@ -208,6 +215,7 @@ PAGES: dict[str, tuple[str, Callable[[Path], str]]] = {
     "README.md": ("headline", headline),
     "docs/strategies.md": ("strategies", lambda _: strategy_table()),
     "docs/kernels.md": ("kernels", lambda _: kernel_listing()),
+    "docs/scans.md": ("scans", lambda _: scan_table()),
     "docs/command_line.md": ("commands", lambda _: command_listing()),
     "docs/performance.md": ("performance", performance),
     "docs/exactness.md": ("exact", exact_sums),

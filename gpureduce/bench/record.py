@@ -42,6 +42,7 @@ _NEEDED = {
     "bench": ("producer", "way", "offset", "percent_of_peak"),
     "devices": ("devices", "linear", "added_us"),
     "exact": ("data",),
+    "scans": (),
     "segments": ("segments", "ids", "columns", "data", "index"),
 }
 _CLOCKS = ("clocks.sm", "clocks.mem", "clocks.max.sm", "clocks.max.mem", "temperature.gpu")

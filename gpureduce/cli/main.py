@@ -259,7 +259,8 @@ def _parser() -> Parser:
     command("sum", _command_sum, "add up the elements of a .npy file", {
         "file": {"metavar": "FILE.npy"},
         "--strategy": {"nargs": "+", "default": ["auto"], "metavar": "NAME", "help": "one or more "
-            "of: " + ", ".join(s.name for s in gpureduce.strategies() if s.kind != "keys")},
+            "of: " + ", ".join(s.name for s in gpureduce.strategies()
+                                if s.kind not in ("keys", "scan"))},
         "--dtype": {"help": "the dtype to add up in and return, as in numpy.sum"},
         "--block": {"type": int, "help": "threads per block: 32, 64, ... 1024"},
         "--grid": {"type": int, "help": "blocks"},

@@ -19,13 +19,15 @@ def kernel_files(folder: str) -> set[str]:
 
 
 def test_each_kernel_has_a_file_and_each_file_a_line():
-    kinds = ("kernel", "broken", "everywhere", "axis", "segments", "keys")
+    kinds = ("kernel", "broken", "everywhere", "axis", "segments", "keys", "scan")
     rows = [*gpureduce.strategies(), *gpureduce.strategies(internal=True)]
     by_kind = {kind: {s.name for s in rows if s.kind == kind} for kind in kinds}
     assert kernel_files("kernels") == by_kind["kernel"] | by_kind["everywhere"]
     assert kernel_files("kernels/broken") == by_kind["broken"]
     assert kernel_files("kernels/axis") == by_kind["axis"]
-    assert kernel_files("kernels/segments") | kernel_files("kernels/running") == by_kind["segments"]
+    steps = kernel_files("kernels/segments") | kernel_files("kernels/running") | {"scan_add"}
+    assert steps == by_kind["segments"]
+    assert kernel_files("kernels/scan") == by_kind["scan"] | {"scan_add"}
     assert kernel_files("kernels/keys") == by_kind["keys"]
 
 

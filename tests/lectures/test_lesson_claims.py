@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 
 import pytest
 
@@ -22,7 +23,7 @@ from gpureduce.bench.suites import axis as by_axis
 from gpureduce.bench.suites import exact
 from gpureduce.kernels import ladder
 from gpureduce.lecture_findings import swapped
-from gpureduce.lectures import axes
+from gpureduce.lectures import axes, scans
 
 DATA = notebooks.FOLDER / "data"
 
@@ -264,6 +265,17 @@ def a_queue_takes_the_time():
     return queue["atomic_thread"] > 20 * queue["atomic_block"]
 
 
+def a_row_costs_one_wait():
+    waits = [float(row[-1]) for row in scans.columns().rows]
+    return max(waits) < 1.1 * min(waits)
+
+
+def rows_beside_a_copy():
+    [copy] = [float(ms) for ms in re.findall(r"a copy takes ([\d.]+) ms", scans.columns().notes[0])]
+    long, short = (float(row[2]) / copy for row in scans.columns().rows)
+    return 1.8 < long < 2.3 and short > 40
+
+
 CLAIMS = {
     "01_the_ladder": {
         "is the largest step on either card": packing_gains_most,
@@ -312,6 +324,10 @@ CLAIMS = {
         "One block per row. (Seven rows are an exception": a_block_for_a_row,
         "At no shape is `fast` below three quarters of the copy": fast_is_flat,
         "Each of the two libraries falls below a third of it somewhere": libraries_are_not,
+    },
+    "09_every_prefix": {
+        "a *row* takes as long with 64 columns as with 4,096": a_row_costs_one_wait,
+        "about twice as long as a copy where rows are long, and far longer": rows_beside_a_copy,
     },
 }  # fmt: skip
 

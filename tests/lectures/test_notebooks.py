@@ -10,7 +10,7 @@ import pytest
 import gpureduce
 from gpureduce import lectures
 from gpureduce.hardware import tables
-from gpureduce.lectures import axes, keys
+from gpureduce.lectures import axes, keys, scans
 from user_kernels import some
 
 nbformat = pytest.importorskip("nbformat")
@@ -22,7 +22,7 @@ FOLDER = notebooks.FOLDER
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 LESSONS = ["01_the_ladder", "02_block_and_grid", "03_why", "04_trapezoid",
            "05_numbers_you_can_trust", "06_rows_and_columns", "07_adding_by_key",
-           "08_your_turn"]  # fmt: skip
+           "08_your_turn", "09_every_prefix"]  # fmt: skip
 each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 
 
@@ -120,6 +120,7 @@ def test_says_what_is_not_recorded_yet(path):
     paths += [tables.PATH] * ("counter_tables.recorded" in text)
     paths += [axes.PATH] * ("axes.load()" in text)
     paths += [keys.PATH] * ("key_tables.recorded()" in text)
+    paths += [scans.PATH] * ("scans.recorded()" in text)
     missing = [path for path in paths if not (FOLDER / path).exists()]
     assert paths and names <= set(lectures.EXPERIMENTS)
     assert ("not recorded yet" in text) == bool(missing), "run tools/notebooks.py"

@@ -1,0 +1,49 @@
+"""Notebook 9: counts beside a copy's, the look-back by hand, and the tables of times."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+import gpureduce
+from gpureduce.lectures import scans
+
+
+def test_the_look_back_by_hand_makes_the_bits_of_the_kernel():
+    """If each tile knows all before it, as on the emulator. A 0 after a tile shows its sum."""
+    x = np.random.default_rng(1).standard_normal((9, 2048)).astype(np.float32)
+
+    def entries(of):
+        return gpureduce.cumsum(of, "scan_look_back", device="emulator").value
+
+    sums = np.array([entries(np.append(tile, np.float32(0)))[-1] for tile in x])
+    x[1:, 0] = 0  # the first entry of a tile is then the sum before it
+    sums[1:] = [entries(np.append(tile, np.float32(0)))[-1] for tile in x[1:]]
+    assert scans.look_back(sums, known=1)[1:].tobytes() == entries(x.ravel())[2048::2048].tobytes()
+    found = {scans.look_back(sums, seed)[-1].tobytes() for seed in range(9)}
+    assert len(found) > 1
+    whole = np.arange(99)
+    assert np.array_equal(scans.look_back(whole), np.cumsum(whole) - whole)
+
+
+def test_counts_beside_a_copy():
+    found = scans.counted(["scan_blelloch", "scan_look_back"], n=4096)
+    assert [panel[""][-1] for panel in found.values()] == [0, 0, 0, 0, 2 * 4096 // 8]
+    assert found["bank conflicts"][""][:2] == [3942, 0]
+    assert 1 < found["global sectors"][""][1] / 1024 < 1.05
+
+
+def test_times_of_a_card(tmp_path):
+    missing = scans.recorded(tmp_path / "scans_h200.json")
+    assert not missing.rows and missing.notes == ["H200: not recorded yet."]
+    data = Path(__file__).parents[2] / "notebooks" / "data" / "segments_h100.json"
+    record = json.loads(data.read_text())
+    row = {"measure": "apart", "source": "gpureduce", "strategy": "scan_warp", "dtype": "float32"}
+    row |= {"n": 2**28, "nbytes": 2**31, "median_us": 1234.5, "low_us": 1.0, "high_us": 2.0}
+    record |= {"kind": "scans", "rows": [row | {"gb_s": 1.0, "repeats": 9}]}
+    path = tmp_path / "scans_h100.json"
+    path.write_text(json.dumps(record))
+    assert scans.recorded(path).rows == [["scan_warp", "268,435,456", "float32", "1,234.5"]]
+    assert scans.columns().rows[1][-1] == "361"
