@@ -42,7 +42,7 @@ _NEEDED = {
     "bench": ("producer", "way", "offset", "percent_of_peak"),
     "devices": ("devices", "linear", "added_us"),
     "exact": ("data",),
-    "scans": (),
+    "scan": ("rows", "columns", "axis"),
     "segments": ("segments", "ids", "columns", "data", "index"),
 }
 _CLOCKS = ("clocks.sm", "clocks.mem", "clocks.max.sm", "clocks.max.mem", "temperature.gpu")

@@ -58,11 +58,17 @@ def columns() -> Table:
 
 
 def recorded(path: str | Path = PATH) -> Table:
-    """The times of a record's running sums. Without that file: not recorded yet."""
-    title, head, path = "Running sums on a card", ["", "elements", "dtype", "us"], Path(path)
+    """Microseconds of a record's float32 running sums. Without that file: not recorded yet."""
+    title, path, by = "Running sums on a card, in microseconds", Path(path), dict[str, Any]()
     if not path.exists():
-        return Table(title, head, [], [f"{path.stem[6:].upper()}: not recorded yet."])
-    made = records.load(path, "scans")
-    rows = [[row["strategy"], f"{row['n']:,}", row["dtype"], f"{row['median_us']:,.1f}"]
-            for row in made["rows"]]  # fmt: skip
-    return Table(title, head, rows, [f"{made['card']}: driver {made['driver']}, {made['date']}."])
+        card = path.stem.partition("_")[2].upper()
+        return Table(title, ["rows x columns"], [], [f"{card}: not recorded yet."])
+    made = records.load(path, "scan")
+    for row in made["rows"]:
+        if row["measure"] in ("whole", "matrices") and row["dtype"] == "float32":
+            case = f"{row['rows']:,} x {row['columns']:,}, axis {row['axis']}"
+            by.setdefault(case, {})[row["strategy"]] = f"{row['median_us']:,.1f}"
+    names = list(dict.fromkeys(name for of in by.values() for name in of))
+    rows = [[case, *(of.get(name, "") for name in names)] for case, of in by.items()]
+    note = f"{made['card']}: driver {made['driver']}, {made['date']}."
+    return Table(title, ["rows x columns", *names], rows, [note])

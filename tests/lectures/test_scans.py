@@ -40,10 +40,16 @@ def test_times_of_a_card(tmp_path):
     assert not missing.rows and missing.notes == ["H200: not recorded yet."]
     data = Path(__file__).parents[2] / "notebooks" / "data" / "segments_h100.json"
     record = json.loads(data.read_text())
-    row = {"measure": "apart", "source": "gpureduce", "strategy": "scan_warp", "dtype": "float32"}
-    row |= {"n": 2**28, "nbytes": 2**31, "median_us": 1234.5, "low_us": 1.0, "high_us": 2.0}
-    record |= {"kind": "scans", "rows": [row | {"gb_s": 1.0, "repeats": 9}]}
+    row = {"measure": "whole", "source": "gpureduce", "dtype": "float32", "axis": 0, "gb_s": 1.0}
+    row |= {"n": 2**28, "nbytes": 2**31, "low_us": 1.0, "high_us": 2.0, "repeats": 9, "rows": 1}
+    row |= {"columns": 2**28, "strategy": "copy", "median_us": 533.0}
+    torch, narrow = {"strategy": "torch", "median_us": 898.25}, {"rows": 2**22, "columns": 64}
+    more = [row | torch, row | torch | narrow | {"measure": "matrices"}]
+    record |= {"kind": "scan", "rows": [row, *more, row | {"dtype": "float64"}]}
     path = tmp_path / "scans_h100.json"
     path.write_text(json.dumps(record))
-    assert scans.recorded(path).rows == [["scan_warp", "268,435,456", "float32", "1,234.5"]]
+    found = scans.recorded(path)
+    assert found.head == ["rows x columns", "copy", "torch"]
+    assert found.rows == [["1 x 268,435,456, axis 0", "533.0", "898.2"],
+                          ["4,194,304 x 64, axis 0", "", "898.2"]]  # fmt: skip
     assert scans.columns().rows[1][-1] == "361"
