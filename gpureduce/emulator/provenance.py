@@ -205,7 +205,7 @@ class Tracer:
             earlier = {*last[max(at - _APART, 0) : at]} if count < 3 else set()
             for one in (0, *earlier):
                 base = code - one & _MASK
-                if base in had or (one and base in earlier):
+                if base in had or (one not in (0, base) and base in earlier):
                     return sum((self.known[each] for each in (one, *last[at:])), self.known[base])
         return None
 
