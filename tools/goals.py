@@ -5,6 +5,7 @@ python tools/goals.py notebooks/data/*.json
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 from collections.abc import Callable, Sequence
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gpureduce.bench import record as records
+from gpureduce.bench.contenders import scans
 from gpureduce.bench.contenders.arrays import LIMITS, OF_PINNED, PINNED_COPY, WRITTEN, WRITTEN_COPY
 from gpureduce.bench.ratios import GIB, KIB, MIB, mean, misaligned, ratios
 from gpureduce.bench.suites import exact, segments
@@ -300,7 +302,58 @@ def of_segments(record: Row) -> list[str]:
     return [f"{said} ({times:.2f} times off)" for times, said in sorted(found, reverse=True)]
 
 
-MISSED = {"bench": of_scoreboard, "exact": of_exact, "segments": of_segments}
+# --- running sums -----------------------------------------------------------------------------
+
+_ALONG_ROWS: dict[str, Callable[[Row], bool]] = {
+    "whole": lambda row: True, "matrices": lambda row: row["axis"] == 1
+}  # fmt: skip
+_OF_SCAN = [
+    *(
+        Goal(measure, ours, (theirs,), least)
+        for measure in _ALONG_ROWS
+        for ours, theirs, least in (
+            ("fast", scans.COPY, 0.85), ("fast", scans.CUB, 1.0), ("fast", "torch", 1.0),
+            (scans.TWO_THREADS, scans.ONE_THREAD, 1.6),
+        )
+    ),
+    *(
+        Goal(measure, "exact", ("fast",), least, lambda row, of=dtype: row["dtype"] == of)
+        for measure in _ALONG_ROWS
+        for dtype, least in (("float32", 0.8), ("float64", 0.5))
+    ),
+    *(Goal(name, scans.ONE_THREAD, ("NumPy",), 0.7, on) for name, on in _ALONG_ROWS.items()),
+    Goal("matrices", scans.ONE_THREAD, ("NumPy",), 1.0, lambda row: row["axis"] == 0),
+    Goal("unproven", "exact", ("fast",), 1 / 20),
+    *(
+        Goal("windows", f"exact {name}", (f"{library} {name}",), 1.0)
+        for name in ("mean", "std")
+        for library in ("pandas", "bottleneck")
+    ),
+]  # fmt: skip
+_OF_A_CASE = ("measure", "dtype", "rows", "columns", "axis", "window")
+
+
+def of_scan(record: Row) -> list[str]:
+    """What running sums and windows miss, worst first."""
+    cases: dict[object, dict[str, Row]] = {}
+    for row in record["rows"]:
+        cases.setdefault(tuple(map(row.get, _OF_A_CASE)), {})[row["strategy"]] = row
+    found = []
+    for goal, by in itertools.product(_OF_SCAN, cases.values()):
+        row, other = by.get(goal.ours), by.get(goal.theirs[0])
+        if row and other and row["measure"] == goal.measure and goal.on(row):
+            ratio = other["median_us"] / row["median_us"]
+            window = f", window {row['window']}" if row.get("window") else ""
+            said = (
+                f"{row['measure']}, {row['dtype']}, {row['rows']} x {row['columns']}, "
+                f"axis {row['axis']}{window}: `{goal.ours}` is {ratio:.3g} times as quick as "
+                f"{goal.theirs[0]}, not {goal.least:.3g}"
+            )
+            found += [(ratio / goal.least, said)] * (ratio < goal.least)
+    return [said for _, said in sorted(found)]
+
+
+MISSED = {"bench": of_scoreboard, "exact": of_exact, "scan": of_scan, "segments": of_segments}
 
 
 def main() -> int:

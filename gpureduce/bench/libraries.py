@@ -133,8 +133,9 @@ def load(name: str) -> tuple[Peer, ModuleType]:
 
 def versions(names: tuple[str, ...]) -> dict[str, str]:
     """The versions of the libraries."""
-    found = {n: load(n)[1].__version__ for n in names if n not in ("cub", LOAD_ONLY, "numpy")}
-    return {name: str(version) for name, version in found.items()}
+    modules = [n for n in names if n not in ("cub", LOAD_ONLY, "numpy")]
+    found = {n: load(n)[1] if n in NAMES else load_other(n) for n in modules}
+    return {name: str(module.__version__) for name, module in found.items()}
 
 
 def takes(name: str, dtype: str) -> bool:

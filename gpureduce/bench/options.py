@@ -49,6 +49,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "time sums along both axes of matrices of all shapes beside other libraries; takes "
         "--sizes, --dtypes, --parts, --device, --repeats and --output"},
     "parts": {**_SEVERAL, "choices": PARTS, "help": "with --axis: what to time (default: all)"},
+    "scan": {**_FLAG, "help":
+        "time running sums beside other libraries, and windows on processors; takes --sizes, "
+        "--dtypes, --device, --repeats and --output"},
     "segments": {**_FLAG, "help":
         "time sums by segment beside other libraries; takes --sizes, --dtypes, --device, "
         "--repeats and --output"},

@@ -30,7 +30,7 @@ _ALWAYS: dict[str, Any] = {
 }
 _MORE: dict[str, Any] = {
     **dict.fromkeys(("device", "cache", "producer", "way", "data", "kernel", "ids", "index"), str),
-    **dict.fromkeys(("offset", "rows", "columns", "batches", "segments", "devices"), int),
+    **dict.fromkeys(("offset", "rows", "columns", "batches", "segments", "devices", "window"), int),
     "axis": int | str,
     **dict.fromkeys(("block", "grid"), int | None),
     **dict.fromkeys(("peak_gb_s", "percent_of_peak", "percent_of_ceiling"), float | None),

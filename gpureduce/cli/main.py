@@ -17,7 +17,7 @@ import numpy as np
 import gpureduce
 from gpureduce.bench import command as bench_command
 from gpureduce.bench import options, tuning
-from gpureduce.bench.suites import axis, page, scoreboard, several_devices, strategies
+from gpureduce.bench.suites import axis, page, scan, scoreboard, several_devices, strategies
 from gpureduce.bench.suites import segments as bench_segments
 from gpureduce.cli import (
     assignment,
@@ -133,6 +133,7 @@ def _axis(text: str) -> int | tuple[int, ...]:
 _MODES = {
     "lecture": ("record", "device", "repeats", "force"),
     "axis": ("sizes", "dtypes", "parts", "device", "repeats", "output", "force", "json"),
+    "scan": ("sizes", "dtypes", "device", "repeats", "output", "force", "json"),
     "segments": ("sizes", "dtypes", "device", "repeats", "output", "force", "json", "cub"),
     "devices": ("sizes", "dtypes", "strategies", "repeats", "json", "output", "force"),
 }
@@ -165,6 +166,8 @@ def _command_bench(arguments: argparse.Namespace) -> None:
             raise ValueError(f"--{option} is for --{mode}")
     if arguments.axis:
         bench_command.run("axis", axis.suite, arguments)
+    elif arguments.scan:
+        bench_command.run("scan", scan.suite, arguments)
     elif arguments.segments:
         bench_command.run("segments", bench_segments.suite, arguments)
     elif arguments.devices is not None:

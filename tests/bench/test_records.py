@@ -16,7 +16,7 @@ DATA = ROOT / "notebooks" / "data"
 RECORDS = sorted(path for path in DATA.glob("*.json") if path.name != "lectures.json")
 
 
-SUITES = {"additions", "axis", "bench", "devices", "exact", "lecture", "segments"}
+SUITES = {"additions", "axis", "bench", "devices", "exact", "lecture", "scan", "segments"}
 
 
 @pytest.mark.parametrize("path", RECORDS, ids=lambda p: p.name)
@@ -90,6 +90,7 @@ KERNELS = {"kernels", "exact", "engine", "cuda"}
 DEPENDS = {
     "additions_": set(),  # gpureduce/include alone
     "axis_": KERNELS,
+    "scan_": KERNELS | {"cpu", "threads"},
     "segments_": KERNELS,
     "bench_cpu": {"cpu", "exact", "threads"},
     "bench_": KERNELS | {"transfer", "cpu", "threads"},

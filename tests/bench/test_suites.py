@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import types
 
 import numpy as np
 import pytest
@@ -11,10 +13,10 @@ from test_records import DATA, DEPENDS
 import gpureduce
 from cases import AXIS, MADE, timed_rows
 from gpureduce.bench import record
-from gpureduce.bench.contenders import matrices, parts, segments
+from gpureduce.bench.contenders import matrices, parts, scans, segments
 from gpureduce.bench.contenders.places import Place
 from gpureduce.bench.runner import in_turns, measure, one_by_one
-from gpureduce.bench.suites import axis, exact, several_devices
+from gpureduce.bench.suites import axis, exact, scan, several_devices
 from gpureduce.bench.suites import segments as by_segment
 from gpureduce.cli.main import main
 from gpureduce.core import devices, on_several
@@ -23,6 +25,8 @@ EMULATED = ["--device", "emulator", "--repeats", "2"]
 CPU = ["--device", "cpu", "--repeats", "2"]
 AXIS_KERNELS = {*AXIS} - {"exact_levels"}
 SEGMENTS = {"exact", "exact, as called by default", "numpy.add.at", "fast", "exact, sorted=True"}
+SCAN = {scans.ONE_THREAD, scans.TWO_THREADS, "NumPy"}
+WINDOWS = {f"{by} {name}" for by in ("exact", "pandas", "bottleneck") for name in ("mean", "std")}
 HOST = {"cpu", "emulator:0", "3 devices", "cpu + 3 devices"}
 
 
@@ -61,6 +65,12 @@ STATISTICS = {"exact", "exact mean", "exact var", "exact norm", "exact vecdot", 
          {part: {"cpu", "exact", "NumPy"} for part in ("shapes", "middle", "patterns")}
          | {"hard": {"exact", matrices.USUAL}, "statistics": STATISTICS},
          ["GB/s along the middle axis", "var over the sum"]),
+        ("scan", "cpu", ["--scan", *CPU, "--sizes", "200"],
+         {"whole": SCAN, "matrices": SCAN, "unproven": SCAN, "windows": WINDOWS},
+         ["GB/s of whole arrays", "1 x 200, window 100 ", "mean over bottleneck"]),
+        ("scan", "emulator", ["--scan", *EMULATED, "--sizes", "33", "--dtypes", "float64"],
+         {part: {"fast", "exact", "NumPy"} for part in ("whole", "matrices", "unproven")},
+         ["float64  16 x 2 ", "exact over fast"]),
         ("segments", "cpu", ["--segments", *CPU, "--sizes", "7000"],
          {"segments": SEGMENTS | {"numpy.bincount"}},
          ["Milliseconds for 7,000 numbers", "as called", "nearly sorted", "rows of 64"]),
@@ -94,6 +104,11 @@ def test_command(kind, device, words, names, texts, three_devices, tmp_path, cap
     [
         (["--axis", "--csv"], "--csv is not for --axis, which takes --sizes"),
         (["--parts", "small"], "--parts is for --axis"),
+        (
+            ["--scan", "--parts", "small"],
+            "--parts is not for --scan, which takes --sizes, --dtypes",
+        ),
+        (["--scan", "--dtypes", "int8"], "--scan takes float32 and float64, not int8"),
         (["--segments", *CPU, "--cub", "/no/such.so"], "/no/such.so"),
         (["--cub", "x", "--axis"], "--cub is not for --axis"),
         (["--segments", *CPU, "--grid", "3"], "--grid is not for --segments, which takes --sizes"),
@@ -171,6 +186,38 @@ def test_every_sum_of_a_hard_matrix_is_zero_and_not_proven(shape, axis, dtype):
             bound = bound + abs(error)
         uncertain = 4 * len(terms) * 2.0**-52 * bound
         assert (uncertain > abs(total + rest + tail) / 4).all()
+
+
+def test_cases_of_running_sums():
+    found = scan.cases(N, ("float32", "float64"), on_processors=False)
+    of = {m: [case for case in found if case.measure == m] for m in scans.CONTENDERS}
+    for dtype in ("float32", "float64"):
+        assert {c.size for c in of["whole"] if c.dtype == dtype} == {2**k for k in range(20, 29, 2)}
+        shapes = {(c.shape, c.axis) for c in of["matrices"] if c.dtype == dtype}
+        assert shapes == {(shape, along) for shape in axis.shapes(N) for along in (0, 1)}
+    assert {c.axis for c in of["unproven"]} == {0, 1} and not of["windows"]
+    windows = [c.window for c in scan.cases(5000, ("float64",), on_processors=True) if c.window]
+    assert windows == [3, 100]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("shape", "axis"), [((3, 3000), 1), ((1500, 4), 0)])
+def test_hardly_any_running_sum_of_unproven_data_is_proven(shape, axis, dtype):
+    """The bound of csrc/exact/proven.h after each element."""
+    case = matrices.Case(*shape, axis, dtype, measure="unproven")
+    matrix = scans.unproven(case)
+    assert matrix.shape == shape and matrix.dtype == dtype and np.isfinite(matrix).all()
+    terms = np.moveaxis(matrix.astype(np.float64), axis, 0)
+    total, rest, tail, bound = np.zeros((4, terms.shape[1]))
+    proven = 0
+    for x in terms:
+        total, error = two_sum(total, x)
+        rest, error = two_sum(rest, error)
+        tail, bound = tail + error, bound + abs(error)
+        uncertain = 4 * len(terms) * 2.0**-52 * bound
+        last_place = np.spacing(abs(total + rest + tail).astype(dtype)).astype(np.float64)
+        proven += np.count_nonzero(uncertain < last_place)
+    assert proven < 0.05 * matrix.size
 
 
 def test_cases_of_segments_cover_the_table_and_what_differs_from_it():
@@ -266,6 +313,70 @@ def test_on_a_card_only_what_has_its_own_stream_is_timed_by_the_clock():
     assert [one.may_fail for one in found] == [False, True, False]
 
 
+def test_calls_of_ours_run_on_so_many_threads(monkeypatch):
+    monkeypatch.setenv("GPUREDUCE_THREADS", "7")
+    found = []
+    run = scans.on_threads(2, lambda: found.append(os.environ["GPUREDUCE_THREADS"]))
+    run()
+    assert found == ["2"] and os.environ["GPUREDUCE_THREADS"] == "7"
+
+
+class OnCard(Card):
+    """NumPy's functions as PyTorch's: arrays of this card lie in host memory."""
+
+    empty_like = staticmethod(np.empty_like)
+    cumsum = staticmethod(np.cumsum)
+
+
+def test_running_sums_on_a_card_beside_all_libraries(monkeypatch):
+    """Only a flat array is added up by CUB; JAX is timed by the clock."""
+    calls = []
+    cub = types.SimpleNamespace(CUPY_CUB_CUMSUM=5, device_scan=lambda *given: calls.append(given))
+    cupy = types.SimpleNamespace(
+        from_dlpack=lambda x: x, cumsum=lambda x, axis, out: np.cumsum(x, axis, out=out)
+    )
+    monkeypatch.setattr(scans.libraries, "load", lambda name: (None, cupy))
+    monkeypatch.setattr(scans, "load_other", {"cupy.cuda.cub": cub}.get)
+    monkeypatch.setattr(matrices, "of_jax", lambda case, x, method: getattr(x, method))
+    monkeypatch.setattr(Place, "own", "cpu")
+    monkeypatch.setattr(Place, "put", lambda self, array: array)
+    monkeypatch.setattr(Place, "on_stream", lambda self, run: run)
+    place = Place("cuda", ("torch", "cupy", "jax"), OnCard, OnCard())
+    cases = [matrices.Case(1, 6, 0, measure="whole"), matrices.Case(2, 3, 1, measure="matrices")]
+    base = np.arange(6, dtype=np.float32)
+    for case in cases:
+        made = {one.strategy: one for one in scans.CONTENDERS[case.measure](place, case, base)}
+        names = ["fast", "exact", scans.COPY, "torch", "CuPy", scans.JAX]
+        is_flat = case.measure == "whole"
+        names[4:4] = [scans.CUB] * is_flat
+        assert list(made) == names
+        assert [one.fields["source"] for one in made.values()] == [
+            *["cuda_event"] * (len(names) - 1), "perf_counter"
+        ]  # fmt: skip
+        assert {one.fields["nbytes"] for one in made.values()} == {48}
+        compare, right = scans.comparison(case), np.cumsum(case.of(base), 1).reshape(-1)
+        for name in {*made} - {scans.COPY, scans.JAX}:
+            compare(name, entries := made[name].value())
+            if name != scans.CUB:
+                assert np.array_equal(getattr(entries, "value", entries).reshape(-1), right)
+        compare(scans.CUB, None)
+        with pytest.raises(ValueError, match="torch does not add up"):
+            compare("torch", right + 100)
+    ((sums, operation),) = calls
+    assert sums.shape == (6,) and operation == 5
+
+
+def test_windows_are_those_of_pandas_and_bottleneck():
+    case = matrices.Case(1, 200, 1, "float64", measure="windows", window=9)
+    base = np.random.default_rng(1).standard_normal(200)
+    place = Place("cpu", ("pandas", "bottleneck"))
+    made = {one.strategy: one.value() for one in scans.CONTENDERS["windows"](place, case, base)}
+    assert set(made) == WINDOWS
+    for name, found in made.items():
+        ours = made[f"exact {name.split()[1]}"]
+        assert np.allclose(found, ours, rtol=1e-12, atol=1e-12, equal_nan=True)
+
+
 def rows_of(case, device="emulator"):
     return list(measure(by_segment.groups(Place(device, ("numpy",)), [case], 1, None)))
 
@@ -319,6 +430,15 @@ def test_text_of_a_card_along_axes():
     assert "DeviceSegmentedReduce, by torch.segment_reduce" in said
     line = next(line for line in said.splitlines() if "4 x 4" in line)
     assert line.split()[-2:] == ["2.00", "0.50"]
+
+
+def test_text_of_a_card_of_running_sums():
+    case = vars(matrices.Case(4, 1024, 1, measure="matrices"))
+    us = {"fast": 2.0, "exact": 4.0, scans.COPY: 1.0, scans.CUB: 3.0, "torch": 5.0}
+    said = scan.as_text(MADE | {"rows": timed_rows(case | {"nbytes": 2000}, us)})
+    line = next(line for line in said.splitlines() if "4 x 1024" in line)
+    assert line.split()[-3:] == ["1.50", "0.50", "0.50"]  # the best library; exact; a copy
+    assert f"{scans.CUB}: in place" in said
 
 
 def of_case(segments_, ids, ms):

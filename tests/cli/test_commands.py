@@ -172,7 +172,7 @@ def test_files_that_are_not_a_whole_array_are_named(command, tmp_path):
         assert err.startswith(f"gpureduce: {file} is no whole .npy file: ") and words in err
 
 
-@pytest.mark.parametrize("mode", [[], ["--axis"], ["--segments"]])
+@pytest.mark.parametrize("mode", [[], ["--axis"], ["--scan"], ["--segments"]])
 def test_a_bench_of_nothing_is_refused_in_plain_words(command, mode):
     said = "gpureduce: sizes must be from 1 to 2**63 - 1, not 0\nusage: gpureduce bench [options]\n"
     assert command("bench", *mode, "--sizes", 0) == (2, "", said)

@@ -160,6 +160,40 @@ def test_sums_by_segment_worst_first():
         assert missed(*of_case(16_000_000, "offsets", far, **other)) == []
 
 
+def of_scan(measure, us, axis=1, window=0, dtype="float32"):
+    case = {"measure": measure, "dtype": dtype, "rows": 4, "columns": 8, "axis": axis,
+            "window": window}  # fmt: skip
+    return timed_rows(case, us)
+
+
+ONE, TWO = goals.scans.ONE_THREAD, goals.scans.TWO_THREADS
+ON_CARD = {"fast": 1.0, "exact": 1.2, "copy": 0.9, goals.scans.CUB: 1.1, "torch": 1.1}
+
+
+@pytest.mark.parametrize(
+    ("rows", "missed"),
+    [
+        (of_scan("whole", ON_CARD), []),
+        (of_scan("matrices", ON_CARD | {"copy": 0.8, "torch": 0.1}),
+         ["`fast` is 0.1 times as quick as torch, not 1", "quick as copy, not 0.85"]),
+        (of_scan("matrices", ON_CARD | {"exact": 1.9}), ["is 0.526 times as quick as fast"]),
+        (of_scan("matrices", ON_CARD | {"exact": 1.9}, dtype="float64"), []),
+        (of_scan("unproven", {"exact": 20.0, "fast": 1.0}), []),
+        (of_scan("unproven", {"exact": 21.0, "fast": 1.0}), ["as fast, not 0.05"]),
+        (of_scan("matrices", {ONE: 1.2, TWO: 0.7, "NumPy": 1.0}), []),
+        (of_scan("whole", {ONE: 1.5, TWO: 1.0, "NumPy": 1.0}, axis=0),
+         [f"as {ONE}, not 1.6", "as NumPy, not 0.7"]),
+        (of_scan("matrices", {ONE: 1.2, TWO: 0.7, "NumPy": 1.0}, axis=0), ["as NumPy, not 1"]),
+        (of_scan("windows", {"exact std": 3.0, "pandas std": 4.0, "bottleneck std": 1.0}, window=9),
+         ["windows, float32, 4 x 8, axis 1, window 9: `exact std` is 0.333 times"]),
+    ],
+)  # fmt: skip
+def test_running_sums_worst_first(rows, missed):
+    found = goals.of_scan({"rows": rows})
+    assert len(found) == len(missed)
+    assert all(said in text for said, text in zip(missed, found, strict=True))
+
+
 def test_the_command(tmp_path, monkeypatch, capsys):
     path = tmp_path / "segments_x.json"
     rows = of_case(1_000_000, "unsorted", GOOD | {"exact": 4.0})

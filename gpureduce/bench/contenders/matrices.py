@@ -38,6 +38,7 @@ class Case:
     measure: str = "shapes"
     blocks: int = 1
     step: int = 1  # from one column to the next
+    window: int = 0  # its elements, if windows are measured
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -128,12 +129,12 @@ def of_torch(torch: Any, of: _Sums) -> dict[str, Run]:
     return found
 
 
-def of_jax(case: Case, matrix: Any) -> Run:
-    """JAX's sum, until its result is there."""
+def of_jax(case: Case, matrix: Any, method: str = "sum") -> Run:
+    """JAX's sum along the axis, or another method, until its result is there."""
     jax = libraries.load("jax")[1]
     jax.config.update("jax_enable_x64", True)  # otherwise float64 becomes float32
     theirs = functools.cache(lambda: jax.dlpack.from_dlpack(matrix))
-    return lambda: theirs().sum(case.axis).block_until_ready()
+    return lambda: getattr(theirs(), method)(case.axis).block_until_ready()
 
 
 def _of_shape(place: Place, case: Case, base: Any) -> Iterator[Contender]:

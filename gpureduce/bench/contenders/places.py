@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
+
+import numpy as np
 
 from gpureduce.bench import libraries
 from gpureduce.bench.clocks import OnCard, Run, of_each
@@ -88,13 +90,15 @@ class Place:
             libraries.free(tuple(name for name in self.names if name in ("torch", "cupy")))
 
 
-def place_of(device: str | None, option: str, elsewhere: Sequence[str]) -> Place:
-    """The place for a device. `elsewhere` names the libraries that add up on processors."""
+def place_of(
+    device: str | None, option: str, elsewhere: Sequence[str], default: str | None = None
+) -> Place:
+    """The place. `elsewhere` names the libraries of processors; without a card, `default` is it."""
     on_card = device != "cpu" and devices.choose_device(device).backend == "cuda"
     wanted = ("torch", "cupy", "jax") if on_card else elsewhere
     names = tuple(name for name in wanted if importlib.util.find_spec(name))
     if not on_card:
-        return Place(device, names)
+        return Place(device or default, names)
     if "torch" not in names:
         raise ValueError(f"bench {option} on a card needs PyTorch, whose events it takes times by")
     torch = load_other("torch")
@@ -108,3 +112,23 @@ def unable(name: str, error: Exception) -> Contender:
         raise error
 
     return Contender(name, lambda repeats: fail(), fail, may_fail=True)
+
+
+def close_to_first(
+    case: object, n: int, skipped: Sequence[str] = (), part: Callable[[Any], Any] = lambda x: x
+) -> Callable[[str, Any], None]:
+    """Raises if results of `n` numbers are far from the first: another thing would be measured."""
+    firsts: list[Any] = []
+
+    def compare(name: str, found: Any) -> None:
+        if name in skipped:
+            return
+        found = part(getattr(found, "value", found))
+        if hasattr(found, "cpu"):
+            found = found.cpu().numpy()
+        found = np.asarray(found.get() if hasattr(found, "get") else found)
+        firsts[:] = firsts or [found]
+        if not np.allclose(found, firsts[0], rtol=1e-3, atol=1e-2 * n**0.5):
+            raise ValueError(f"{name} does not add up {case}")
+
+    return compare

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from gpureduce.bench import render
 from gpureduce.bench.command import REPEATS, Suite
@@ -54,7 +55,7 @@ def _middle_cases(n: int, dtypes: Sequence[str]) -> Iterator[Case]:
         yield Case(tall, narrow, 1, dtype, n // (tall * narrow), "middle")
 
 
-def _three_shapes(n: int) -> list[tuple[int, int]]:
+def three_shapes(n: int) -> list[tuple[int, int]]:
     """A narrow, a square and a wide matrix, of a share of `n` elements if these are many."""
     n = n // _SHARE if n > 1 << 20 else n
     side = 1 << (n.bit_length() - 1) // 2
@@ -62,7 +63,7 @@ def _three_shapes(n: int) -> list[tuple[int, int]]:
 
 
 def _rung_cases(n: int, dtypes: Sequence[str]) -> Iterator[Case]:
-    found = _three_shapes(n)
+    found = three_shapes(n)
     for shape in found:
         yield from (Case(*shape, axis, dtypes[0], measure="rungs") for axis in (1, 0))
     rows, columns = found[0]
@@ -70,7 +71,7 @@ def _rung_cases(n: int, dtypes: Sequence[str]) -> Iterator[Case]:
 
 
 def _hard_cases(n: int, dtypes: Sequence[str]) -> Iterator[Case]:
-    narrow, square, wide = _three_shapes(n)
+    narrow, square, wide = three_shapes(n)
     for dtype in dtypes:
         if dtype in ("float32", "float64"):  # sums of float16 are proven whatever they are
             for shape, axis in ((narrow, 1), (square, 1), (wide, 1), (square, 0)):
@@ -116,7 +117,11 @@ def cases(n: int, dtypes: Sequence[str], parts: Sequence[str] = PARTS) -> list[C
     return sorted(dict.fromkeys(found), key=lambda case: dtypes.index(case.dtype))
 
 
-def groups(place: Place, chosen: Sequence[Case], repeats: int) -> Iterator[Group]:
+def groups(
+    place: Place, chosen: Sequence[Case], repeats: int,
+    makers: Mapping[str, matrices.Maker] = matrices.CONTENDERS,
+    comparison: Callable[[Case], Callable[[str, Any], None]] = lambda case: lambda *_: None,
+) -> Iterator[Group]:  # fmt: skip
     """A group for each case, and for a copy of each dtype on a card."""
     chosen = [case for case in chosen if is_here(case.dtype)]
     most: dict[str, int] = {}
@@ -131,7 +136,7 @@ def groups(place: Place, chosen: Sequence[Case], repeats: int) -> Iterator[Group
         def contenders() -> Iterator[Contender]:
             return of(place, case, base(case.dtype))
 
-        return Group(name, fields, contenders, turns, lambda *_: None, free=place.free)
+        return Group(name, fields, contenders, turns, comparison(case), free=place.free)
 
     copied: set[str] = set()
     for case in chosen:
@@ -144,7 +149,7 @@ def groups(place: Place, chosen: Sequence[Case], repeats: int) -> Iterator[Group
         fields = vars(case)
         if isinstance(case.axis, tuple):
             fields = fields | {"axis": ", ".join(map(str, case.axis))}
-        yield group(case, fields, turns, matrices.CONTENDERS[case.measure])
+        yield group(case, fields, turns, makers[case.measure])
 
 
 # --- the record as text ------------------------------------------------------------------------
@@ -175,27 +180,29 @@ def _shape(row: Row) -> str:
         return "the matrix"
     names = [name for name in ("blocks", "batches") if row.get(name, 1) > 1]
     shape = " x ".join(str(row[name]) for name in (*names, "rows", "columns"))
-    return f"{shape}, step {row['step']}" if row.get("step", 1) > 1 else shape
+    more = {"step": row.get("step", 1) > 1, "window": row.get("window")}
+    return ", ".join([shape, *(f"{name} {row[name]}" for name, shown in more.items() if shown)])
 
 
 def _plain(by: By) -> str:
     return "fast" if "fast" in by else "cpu"
 
 
-_More = dict[str, Callable[[By], str]]
-_BESIDE: _More = {
+More = dict[str, Callable[[By], str]]
+BESIDE: More = {
     "fast over the best library": lambda by: ratio(
         quickest(by, [name for name in by if name not in _OURS]), _plain(by))(by),
     "exact over fast": lambda by: ratio(_plain(by), "exact")(by),
 }  # fmt: skip
 
 
-def table(rows: Sequence[Row], cell: Cell = GB_S, more: _More = _BESIDE) -> str:
+def table(rows: Sequence[Row], cell: Cell = GB_S, more: More = BESIDE) -> str:
     """A line for each case, a column for each call."""
     if any(row["strategy"] == "copy" for row in rows):
 
         def over_a_copy(by: By) -> str:
-            copy = copy_gb_s(rows, next(iter(by.values()))["dtype"])
+            own = by["copy"]["gb_s"] if "copy" in by else None
+            copy = own or copy_gb_s(rows, next(iter(by.values()))["dtype"])
             return f"{by['fast']['gb_s'] / copy:.2f}" if copy and "fast" in by else ""
 
         more = more | {"fast over a copy": over_a_copy}
@@ -207,8 +214,8 @@ def table(rows: Sequence[Row], cell: Cell = GB_S, more: _More = _BESIDE) -> str:
 
 
 _RUNGS = Pivot({"kernel": of("strategy")}, GB_S, lambda r: f"{_shape(r)}, axis {r['axis']}")
-_LONGER: _More = {"times as long": ratio("exact", USUAL)}
-_OF_SUMS: _More = {
+_LONGER: More = {"times as long": ratio("exact", USUAL)}
+_OF_SUMS: More = {
     f"{name} over the sum": ratio("exact", f"exact {name}") for name in ("mean", "var", "norm")
 }
 _SECTIONS: dict[str, tuple[str, Callable[[Sequence[Row]], str]]] = {
@@ -230,12 +237,17 @@ _SECTIONS: dict[str, tuple[str, Callable[[Sequence[Row]], str]]] = {
 
 def as_text(made: Row) -> str:
     """A record as text."""
+    by_cub = f"{CUB}: CUB's DeviceSegmentedReduce, by torch.segment_reduce."
+    return render.as_text(made, _SECTIONS, notes(made, {CUB: by_cub}))
+
+
+def notes(made: Row, of_names: Mapping[str, str]) -> list[str]:
+    """The notes on contenders that a record has, and on those that failed."""
     names = {row["strategy"] for row in made["rows"]}
     failed = {row["strategy"]: row["failed"] for row in made.get("failed", [])}
-    notes = [f"{JAX}: from the call until its result is there."] * (JAX in names)
-    notes += [f"{CUB}: CUB's DeviceSegmentedReduce, by torch.segment_reduce."] * (CUB in names)
-    notes += [f"{name} failed: {why}" for name, why in failed.items()]
-    return render.as_text(made, _SECTIONS, notes)
+    known = {JAX: f"{JAX}: from the call until its result is there.", **of_names}
+    found = [text for name, text in known.items() if name in names]
+    return found + [f"{name} failed: {why}" for name, why in failed.items()]
 
 
 def suite(arguments: argparse.Namespace) -> Suite:

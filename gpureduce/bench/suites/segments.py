@@ -19,7 +19,6 @@ from gpureduce.bench.contenders.places import Place, place_of
 from gpureduce.bench.contenders.segments import LIMIT, Case, comparison, contenders
 from gpureduce.bench.render import By, Pivot, as_table, of, quickest, ratio
 from gpureduce.bench.runner import Group, Row, one_by_one
-from gpureduce.core import devices
 from gpureduce.core.dtypes import is_here, named
 
 # Columns of the table: the calls' names, and the heads.
@@ -137,10 +136,7 @@ def as_text(made: Row) -> str:
 
 def suite(arguments: argparse.Namespace) -> Suite:
     """The suite of the command's options."""
-    device = arguments.device
-    if device is None and devices.choose_device(None).backend != "cuda":
-        device = "cpu"  # as by segment_sum
-    place = place_of(device, "--segments", ("numpy", "torch"))
+    place = place_of(arguments.device, "--segments", ("numpy", "torch"), "cpu")
     cub = arguments.cub and Path(arguments.cub).resolve()
     if cub and not cub.is_file():
         raise ValueError(f"--cub: there is no file {arguments.cub}")
