@@ -1,7 +1,7 @@
 /* A row's elements are added one after the other in float64 numbers that prove how their sum is
  * rounded (exact/proven.h); blocks of entries are rounded by vectors. Columns that lie beside each
- * other are added together. An entry that is not proven is rounded by an accumulator, which takes
- * each element of the row once at most.
+ * other are added together, and so are short rows. An entry that is not proven is rounded by an
+ * accumulator, which takes each element of the row once at most.
  *
  * Few long rows are divided into chunks, whose exact sums are added up first. */
 #include "exact/running.h"
@@ -29,7 +29,8 @@ enum {
     CHUNK = 1 << 16,  /* elements of a chunk of a long row at least */
     MOST_CHUNKS = 64, /* of a row */
     MERGES = 16,      /* more additions to `tail` than elements */
-    FEW_COLUMNS = 8   /* fewer are added one after the other */
+    FEW_COLUMNS = 32, /* fewer are added one after the other, a block of each */
+    SHORT_ROW = 72    /* elements; shorter rows are added together, as columns are */
 };
 
 /* A row, or one of some columns, while it is added up. */
@@ -170,8 +171,8 @@ static void add_numbers(const double *x, size_t n, bool is_wide, gr_proven3 *sum
     *sum = at;
 }
 
-/* Adds up the elements first to end - 1 of a row, after others whose sum is given. */
-static bool add_row(const division *all, line *row, gr_proven3 sum, size_t first, size_t end,
+/* Adds up the elements first to end - 1 of a row to `sum`, which has those before them. */
+static bool add_row(const division *all, line *row, gr_proven3 *sum, size_t first, size_t end,
                     memory *own)
 {
     const gr_running *of = all->of;
@@ -180,7 +181,7 @@ static bool add_row(const division *all, line *row, gr_proven3 sum, size_t first
         some = gr_least(end - first, BLOCK);
         gr_arithmetic before = gr_begin_plain();
         read(of, row->in + (ptrdiff_t)first * of->axis.in, of->axis.in, some, own);
-        add_numbers(own->x, some, is_wide, &sum, own->planes);
+        add_numbers(own->x, some, is_wide, sum, own->planes);
         bool proven = gr_proven_best()->round_sums(own->planes, BLOCK, some, all->factor,
                                                    all->format.fraction, all->format.unit,
                                                    own->rounded, own->margin);
@@ -201,6 +202,17 @@ static bool add_row(const division *all, line *row, gr_proven3 sum, size_t first
 /* --- columns ------------------------------------------------------------------------------------
  */
 
+/* Column k of the unit, and the float64 numbers with which it begins. */
+static line line_of(const division *all, size_t unit, const gr_axes_place *at, size_t k,
+                    gr_proven3 *sum)
+{
+    const gr_running *of = all->of;
+    size_t index = (unit / all->inner * all->columns->size + k) * all->inner + unit % all->inner;
+    return (line){.in = of->in + at->in + (ptrdiff_t)k * all->columns->in,
+                  .out = of->out + at->out + (ptrdiff_t)k * all->columns->out,
+                  .exact = sum_before(of, index, sum)};
+}
+
 static bool add_columns(const division *all, size_t unit, const gr_axes_place *at, size_t first,
                         size_t width, memory *own)
 {
@@ -212,12 +224,8 @@ static bool add_columns(const division *all, size_t unit, const gr_axes_place *a
     memset(own->planes, 0, sizeof own->planes);
     memset(own->x, 0, sizeof own->x);
     for (size_t k = 0; k < width; k++) {
-        ptrdiff_t column = (ptrdiff_t)(first + k);
-        size_t index = (unit / all->inner * columns->size + first + k) * all->inner;
         gr_proven3 sum;
-        own->lines[k] = (line){.in = of->in + at->in + column * columns->in,
-                               .out = of->out + at->out + column * columns->out,
-                               .exact = sum_before(of, index + unit % all->inner, &sum)};
+        own->lines[k] = line_of(all, unit, at, first + k, &sum);
         own->planes[k] = sum.sum;
         own->planes[TILE + k] = sum.rest;
         own->planes[2 * TILE + k] = sum.tail;
@@ -245,6 +253,23 @@ static bool add_columns(const division *all, size_t unit, const gr_axes_place *a
     return done;
 }
 
+/* The same of few columns, as rows: a block of each after the other, while its lines are cached. */
+static bool add_few_columns(const division *all, size_t unit, const gr_axes_place *at, memory *own)
+{
+    const gr_running *of = all->of;
+    size_t n = of->axis.size, width = all->columns->size;
+    gr_proven3 sums[FEW_COLUMNS];
+    bool done = true;
+    for (size_t k = 0; k < width; k++)
+        own->lines[k] = line_of(all, unit, at, k, &sums[k]);
+    for (size_t first = 0; first < n && done && !gr_interrupted(); first += BLOCK)
+        for (size_t k = 0; k < width && done; k++)
+            done = add_row(all, &own->lines[k], &sums[k], first, gr_least(first + BLOCK, n), own);
+    for (size_t k = 0; k < width && !of->before; k++)
+        free(own->lines[k].exact);
+    return done;
+}
+
 /* --- tasks --------------------------------------------------------------------------------------
  */
 
@@ -267,8 +292,8 @@ static bool run_segment(const division *all, const gr_axes_place *at, size_t seg
     ptrdiff_t first = of->offsets[segment];
     line row = {.in = of->in + at->in + first * of->axis.in,
                 .out = of->out + at->out + first * of->axis.out};
-    bool done = add_row(all, &row, (gr_proven3){0, 0, 0, 0}, 0,
-                        (size_t)(of->offsets[segment + 1] - first), own);
+    gr_proven3 sum = {0, 0, 0, 0};
+    bool done = add_row(all, &row, &sum, 0, (size_t)(of->offsets[segment + 1] - first), own);
     free(row.exact);
     return done;
 }
@@ -279,6 +304,8 @@ static bool run_unit(const division *all, size_t unit, memory *own)
     gr_axes_place at = place_of(all, unit / all->tiles);
     if (of->offsets)
         return run_segment(all, &at, unit % all->tiles, own);
+    if (all->columns && all->columns->size < FEW_COLUMNS && of->axis.size >= SHORT_ROW)
+        return add_few_columns(all, unit, &at, own);
     if (all->columns) {
         size_t first = unit % all->tiles * TILE;
         return add_columns(all, unit / all->tiles, &at, first,
@@ -287,7 +314,7 @@ static bool run_unit(const division *all, size_t unit, memory *own)
     gr_proven3 sum;
     line row = {.in = of->in + at.in, .out = of->out + at.out};
     row.exact = sum_before(of, unit, &sum);
-    bool done = add_row(all, &row, sum, 0, of->axis.size, own);
+    bool done = add_row(all, &row, &sum, 0, of->axis.size, own);
     if (!of->before)
         free(row.exact);
     return done;
@@ -330,7 +357,7 @@ static void run_chunk(size_t task, void *context)
         .in = of->in + at.in, .out = of->out + at.out, .exact = &all->sums[task], .known = first};
     memory *own = malloc(sizeof *own);
     gr_proven3 sum = numbers_of(row.exact);
-    if (!own || !add_row(all, &row, sum, first, gr_least(first + all->chunk, of->axis.size), own))
+    if (!own || !add_row(all, &row, &sum, first, gr_least(first + all->chunk, of->axis.size), own))
         fail(all);
     free(own);
 }
@@ -361,8 +388,8 @@ static void run_chunks(division *all, int threads)
     free(all->sums);
 }
 
-/* Takes the dimension with the least steps from the kept ones, if these are less than the axis's.
- */
+/* Takes the dimension with the least steps from the kept ones, if these are less than the axis's,
+ * or the rows are short. */
 static bool take_columns(gr_running *of, gr_axis *columns, size_t *inner)
 {
     int least = -1;
@@ -370,8 +397,8 @@ static bool take_columns(gr_running *of, gr_axis *columns, size_t *inner)
         if (least < 0 ||
             gr_axis_distance(of->kept.dim[i].in) < gr_axis_distance(of->kept.dim[least].in))
             least = i;
-    if (least < 0 || of->kept.dim[least].size < FEW_COLUMNS ||
-        gr_axis_distance(of->kept.dim[least].in) >= gr_axis_distance(of->axis.in))
+    if (least < 0 || (gr_axis_distance(of->kept.dim[least].in) >= gr_axis_distance(of->axis.in) &&
+                      of->axis.size >= SHORT_ROW))
         return false;
     *columns = of->kept.dim[least];
     for (int i = least; i + 1 < of->kept.count; i++) {
