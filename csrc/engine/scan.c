@@ -1,5 +1,6 @@
 #include "engine/scan.h"
 
+#include "engine/axis_form.h"
 #include "engine/internal.h"
 #include "engine/times.h"
 
@@ -20,7 +21,7 @@ static size_t shared_bytes(const scan *s)
     const gr_groups_request *request = s->request;
     const gr_strategy *strategy = request->kernel;
     size_t more = strategy->kind == GR_KIND_SCAN ? 2 * s->block / GR_WARP + GR_WARP + 1 : 0;
-    return gr_shared_bytes(strategy, (gr_load)request->load, request->acc, s->block) +
+    return gr_shared_bytes(strategy, gr_load_of_acc(request->acc), request->acc, s->block) +
            more * s->acc_bytes;
 }
 
@@ -44,7 +45,7 @@ static gr_status launch_levels(const scan *s, const void *in, void *out, size_t 
     unsigned elements = (unsigned)size;
     void *arguments[] = {&work, &out, &n, &elements};
     gr_step step = {gr_strategy_at(add),
-                    gr_find_kernel(add, (gr_load)request->load, request->acc, 0),
+                    gr_find_kernel(add, gr_load_of_acc(request->acc), request->acc, 0),
                     {(unsigned)blocks - 1, 1},
                     s->block,
                     0};
@@ -73,12 +74,22 @@ static gr_status launch_all(const scan *s, const void *in, void *out, size_t n, 
     return s->error->status;
 }
 
+/* Whether the elements and the entries are contiguous numbers of the accumulator's type. */
+static bool fits(const gr_groups_request *request)
+{
+    const gr_axis *axis = &request->axes.reduced.dim[0];
+    ptrdiff_t size = (ptrdiff_t)gr_acc_size(request->acc);
+    return !request->axes.kept.count && axis->in == size && axis->out == size &&
+           gr_axis_load(request) == (int)gr_load_of_acc(request->acc);
+}
+
 gr_status gr_launch_scan(const gr_groups_request *request, gr_launched *launched, gr_error *error)
 {
     const gr_axes *axes = &request->axes;
     const gr_strategy *strategy = request->kernel;
     scan s = {.request = request,
-              .kernel = gr_find_kernel(request->strategy, (gr_load)request->load, request->acc, 0),
+              .kernel =
+                  gr_find_kernel(request->strategy, gr_load_of_acc(request->acc), request->acc, 0),
               .block = request->block ? request->block : BLOCK,
               .acc_bytes = gr_acc_size(request->acc),
               .launched = launched,
@@ -86,8 +97,10 @@ gr_status gr_launch_scan(const gr_groups_request *request, gr_launched *launched
     size_t n = axes->reduced.dim[0].size, tile = s.block * gr_per_thread(strategy);
     size_t blocks = gr_ceil_div(n, tile);
     size_t full = gr_facts_of(request->device)->sms * (SM_THREADS / s.block);
-    if (!s.kernel || axes->kept.count)
-        return gr_fail(error, GR_BAD_DTYPE, "%s makes no running sums of these elements",
+    if (!s.kernel || !fits(request))
+        return gr_fail(error, GR_BAD_DTYPE,
+                       "%s makes running sums of contiguous numbers in their own type: copy the "
+                       "array, or name its dtype",
                        strategy->name);
     if (strategy->traits & MANY)
         blocks = request->grid ? request->grid : full < blocks ? full : blocks;

@@ -44,8 +44,8 @@ def cumsum(
         ``"auto"``, ``"exact"`` and ``"cpu"`` round each entry once, as `exact.cumsum` does.
         ``"fast"`` rounds each addition, in one order: on a GPU by the same kernel, on processors by
         NumPy. ``"numpy"`` is numpy.cumsum. ``"scan_hillis_steele"`` to ``"scan_look_back"`` are the
-        rungs of a lesson: kernels that take host arrays. Or a kernel of yours, out of `kernel` with
-        ``operation="cumsum"``.
+        rungs of a lesson: kernels that add up numbers of 4 or 8 bytes in their own type. Or a
+        kernel of yours, out of `kernel` with ``operation="cumsum"``.
     axis
         Along which axis. By default the array is flat, as in NumPy. The rungs take one dimension.
     dtype
@@ -106,8 +106,8 @@ def cumsum(
     chosen = registry.STRATEGIES["numpy"] if by_numpy else chosen
     plan = resolve(call, chosen, array.dtype, _host.AXES)
     if is_lesson:
-        running_on_device.check_lesson(plan, 1 if axis is None else array.ndim)
-        dtype = plan.conversion.result
+        dtype, dims = plan.conversion.result, 1 if axis is None else array.ndim
+        running_on_device.check_lesson(plan.strategy, dtype, dims, plan.grid)
     made = running.entries_of(array, axis, dtype, out, reverse, include_initial)
     if plan.on_host:
         ms = _on_host(plan.strategy.name, made)

@@ -14,7 +14,7 @@ from gpureduce import _host
 from gpureduce.core import arrays, device_results, dtypes, gpu_arrays, groups, registry
 from gpureduce.core.checks import flag
 from gpureduce.core.dtypes import Array
-from gpureduce.core.plan import Arguments, Plan
+from gpureduce.core.plan import Arguments, Plan, launch_sizes
 from gpureduce.core.results import Outcome, SumResult
 from gpureduce.core.running import Entries
 
@@ -37,9 +37,12 @@ def add_gpu(
 ) -> SumResult:  # fmt: skip
     """Running sums of an array on a GPU, on that GPU."""
     module, like = gpu_arrays.needed_module(a, call.device), type(a)
-    if call.strategy not in ("auto", "exact", "fast"):
+    chosen = registry.find(call.strategy)
+    is_lesson = chosen.kind == "scan"
+    if not is_lesson and call.strategy not in ("auto", "exact", "fast"):
         raise ValueError(
-            f"{call.strategy} makes no running sums of arrays on a GPU; auto, exact and fast do"
+            f"{call.strategy} makes no running sums of arrays on a GPU; auto, exact, fast and the "
+            "kernels from scan_hillis_steele to scan_look_back do"
         )
     library = device_results.library_of(like, module)
     if axis is None:
@@ -54,12 +57,21 @@ def add_gpu(
     along = groups.one_axis(axis, len(view.shape)) if axis is not None else 0
     more = flag("include_initial", include_initial)
     shape = tuple(n + (more and i == along) for i, n in enumerate(view.shape))
-    exactly, element = call.strategy != "fast", (view.kind, view.bytes)
+    exactly, element = call.strategy in ("auto", "exact"), (view.kind, view.bytes)
     conversion, name = device_results.conversion_of(*element, call.dtype, exactly, _host.AXES)
     how = {
         "axes": groups.bits((along,)),
         "running": _RUNNING + _BACK * flag("reverse", reverse) + _FROM_ZERO * more,
     }
+    if is_lesson:
+        sizes = launch_sizes(call.block, call.grid)
+        check_lesson(chosen, conversion.result, len(shape), sizes[1])
+        if how["running"] != _RUNNING:
+            raise ValueError(
+                f"{chosen.name} begins with the first element of an array on a GPU: leave reverse "
+                "and include_initial out"
+            )
+        how |= of_lesson(chosen, *sizes)
     request = device_results.request_of(
         module, element, conversion, device_results.target_of(conversion, name),
         bool(call.timing), 0, how,
@@ -72,7 +84,7 @@ def add_gpu(
     if not call.timing:
         return SumResult(value, None)
     where = module.BACKEND, view.device, element, view.count
-    ran = "exact" if conversion.exactly else _OURS
+    ran = chosen.name if is_lesson else "exact" if conversion.exactly else _OURS
     return SumResult(value, device_results.timing_of(*where, ran, launch, start))
 
 
@@ -85,7 +97,6 @@ def add_host(plan: Plan, made: Entries) -> Outcome:
         name = plan.strategy.name
         values, conversion = lesson_elements(made.array, into.dtype)
         how |= of_lesson(plan.strategy, plan.block, plan.grid)
-        into = into.view(values.dtype)
     else:
         values = arrays.without_gaps(made.array, conversion.elements or made.array.dtype)
     entries = into
@@ -97,25 +108,22 @@ def add_host(plan: Plan, made: Entries) -> Outcome:
     return Outcome(made.all, fields | {"strategy": name})
 
 
-def check_lesson(plan: Plan, dims: int) -> None:
+def check_lesson(chosen: registry.Strategy, result: np.dtype[Any], dims: int, grid: int) -> None:
     """Raises if a kernel of kernels/scan cannot make these running sums."""
-    chosen, result = plan.strategy, plan.conversion.result
     if result.name not in chosen.dtypes:
         raise TypeError(f"{chosen.name} adds up {', '.join(chosen.dtypes)}, not {result}")
     if dims != 1:
         raise ValueError(
             f"{chosen.name} makes running sums of one dimension: leave axis out, or take auto"
         )
-    if plan.grid and not chosen.traits & _host.MANY:
+    if grid and not chosen.traits & _host.MANY:
         raise ValueError(f"{chosen.name} has as many blocks as the elements fill: leave grid out")
 
 
 def lesson_elements(array: Array, result: np.dtype[Any]) -> tuple[Array, dtypes.Conversion]:
-    """The elements for a kernel of kernels/scan: its integers have no signs."""
-    values = dtypes.quietly(array.astype, result)
-    if result.kind == "i":
-        values = values.view(f"u{result.itemsize}")
-    return values, dtypes.convert(values.dtype, values.dtype, False, _host.SENT_TO_GPU, _host.AXES)
+    """The elements for a kernel of kernels/scan, which adds up numbers in their own type."""
+    how = dtypes.convert(result, result, False, _host.SENT_TO_GPU, _host.AXES)
+    return dtypes.quietly(array.astype, result), how
 
 
 def of_lesson(chosen: registry.Strategy, block: int, grid: int) -> dict[str, Any]:

@@ -341,7 +341,7 @@ class ScanSubject(Subject):
         order, _, seed = case.order.partition(" ")
         how = self._arguments(module, array, case)
         module.run(*how, 0, ORDERS.index(order), int(seed or 0))
-        return how[-1]
+        return self._unsigned(how[-1])
 
     def operations(self, case: Case) -> tuple[dict[str, int], int, Failure | None]:
         """The counters and the blocks of a case's launches, and what is wrong with its entries."""
@@ -351,12 +351,15 @@ class ScanSubject(Subject):
         counters, blocks = trace.count_entries(*how)
         if case.order == "lockstep":  # counts are made in the usual order
             return counters, blocks, self.wrong(case)
-        return counters, blocks, self._judged(array, case, how[3])
+        return counters, blocks, self._judged(array, case, self._unsigned(how[-1]))
 
     def _arguments(self, module: Any, array: np.ndarray[Any, Any], case: Case) -> tuple[Any, ...]:
         return running_on_device.arguments_of_run(
             module, self.strategy, array, array.dtype, case.block, case.grid
         )
+
+    def _unsigned(self, numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return numbers if self.is_float else numbers.view(f"u{numbers.itemsize}")
 
     def _judged(self, array: np.ndarray[Any, Any], case: Case, got: Any) -> Failure | None:
         wanted = self.wanted(array)
@@ -379,7 +382,7 @@ class ScanSubject(Subject):
         """The right entries. Sums of whole numbers below 2^24 and of nan are right in any order."""
         if self.is_float:
             return np.cumsum(array.astype(np.float64))
-        return np.cumsum(array.view(f"u{array.itemsize}"), dtype=f"u{array.itemsize}")
+        return np.cumsum(self._unsigned(array), dtype=f"u{array.itemsize}")
 
     def counted(self, case: Case) -> tuple[tuple[int, int], ...]:
         """The elements up to the first wrong entry that are not in it exactly once."""

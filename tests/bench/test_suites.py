@@ -69,7 +69,8 @@ STATISTICS = {"exact", "exact mean", "exact var", "exact norm", "exact vecdot", 
          {"whole": SCAN, "matrices": SCAN, "unproven": SCAN, "windows": WINDOWS},
          ["GB/s of whole arrays", "1 x 200, window 100 ", "mean over bottleneck"]),
         ("scan", "emulator", ["--scan", *EMULATED, "--sizes", "33", "--dtypes", "float64"],
-         {part: {"fast", "exact", "NumPy"} for part in ("whole", "matrices", "unproven")},
+         {part: {"fast", "exact", "NumPy"} for part in ("matrices", "unproven")}
+         | {"whole": {"fast", "exact", "NumPy", *scans.LESSONS}},
          ["float64  16 x 2 ", "exact over fast"]),
         ("segments", "cpu", ["--segments", *CPU, "--sizes", "7000"],
          {"segments": SEGMENTS | {"numpy.bincount"}},
@@ -349,13 +350,14 @@ def test_running_sums_on_a_card_beside_all_libraries(monkeypatch):
         names = ["fast", "exact", scans.COPY, "torch", "CuPy", scans.JAX]
         is_flat = case.measure == "whole"
         names[4:4] = [scans.CUB] * is_flat
+        names[2:2] = scans.LESSONS * is_flat
         assert list(made) == names
         assert [one.fields["source"] for one in made.values()] == [
             *["cuda_event"] * (len(names) - 1), "perf_counter"
         ]  # fmt: skip
         assert {one.fields["nbytes"] for one in made.values()} == {48}
         compare, right = scans.comparison(case), np.cumsum(case.of(base), 1).reshape(-1)
-        for name in {*made} - {scans.COPY, scans.JAX}:
+        for name in {*made} - {scans.COPY, scans.JAX, *scans.LESSONS}:
             compare(name, entries := made[name].value())
             if name != scans.CUB:
                 assert np.array_equal(getattr(entries, "value", entries).reshape(-1), right)

@@ -13,6 +13,7 @@ from gpureduce import _host, exact
 from gpureduce.core import device_results, dtypes
 from gpureduce.core.schedule import Schedule
 from gpureduce.emulator import ORDERS
+from producers import on_device
 
 LESSONS = [s.name for s in gpureduce.strategies() if s.kind == "scan"]
 WIDE = ["int32", "uint32", "int64", "uint64", "float32", "float64"]
@@ -191,6 +192,39 @@ def test_a_replay_knows_what_each_entry_contains():
     assert all(last[i].once == (1 << (i + 1)) - 1 and not last[i].twice for i in last)
 
 
+def there(x, name, **how):
+    """By a rung, of an array that lies on the emulator."""
+    return gpureduce.cumsum(on_device(x), name, device="emulator", axis=0, **how)
+
+
+@pytest.mark.parametrize("dtype", WIDE)
+def test_a_rung_takes_arrays_on_a_device(dtype):
+    x = numbers(3000, dtype)
+    for name in LESSONS:
+        found = there(x, name, dtype=dtype, block=64)
+        assert np.array_equal(found.value.to_numpy(), np.cumsum(x, dtype=dtype))
+        assert found.timing.strategy == name and found.timing.block == 64
+
+
+@pytest.mark.parametrize(
+    ("error", "match", "x", "how"),
+    [
+        (TypeError, "contiguous numbers in their own type", np.ones(9, np.int32), {}),
+        (TypeError, "contiguous numbers in their own type", np.ones(9)[::2], {}),
+        (TypeError, "contiguous numbers in their own type", np.ones(9), {"dtype": "float32"}),
+        (ValueError, "one dimension", np.ones((3, 3)), {}),
+        (ValueError, "begins with the first element", np.ones(9), {"reverse": True}),
+        (ValueError, "begins with the first element", np.ones(9), {"include_initial": True}),
+        (ValueError, "leave grid out", np.ones(9), {"grid": 2}),
+        (TypeError, "not float16", np.ones(9, np.float16), {}),
+    ],
+)  # fmt: skip
+def test_arrays_on_a_device_that_a_rung_refuses(error, match, x, how):
+    with pytest.raises(error, match=match):
+        there(x, "scan_warp", **how)
+    assert there(np.ones(3), "scan_warp").value.to_numpy().tolist() == [1, 2, 3]
+
+
 @pytest.mark.gpu
 @pytest.mark.sanitizer
 @pytest.mark.parametrize("name", LESSONS)
@@ -218,5 +252,8 @@ def test_strategies_and_timing_on_the_card():
         fast = [gpureduce.cumsum(cupy.asarray(x), "fast", axis=axis).value.get() for _ in range(9)]
         assert len({one.tobytes() for one in fast}) == 1
         assert np.allclose(fast[0], exact.cumsum(x, axis), atol=1e-3)
-    with pytest.raises(ValueError, match="scan_warp makes no running sums of arrays on a GPU"):
-        gpureduce.cumsum(cupy.asarray(x), "scan_warp")
+    flat = cupy.asarray(x).reshape(-1)
+    for name in LESSONS:
+        found = gpureduce.cumsum(flat, name)
+        assert np.allclose(found.value.get(), exact.cumsum(x), atol=1e-2)
+        assert found.timing.kernel_ms > 0

@@ -20,7 +20,7 @@ from gpureduce.bench.contenders.matrices import JAX, Case
 from gpureduce.bench.contenders.places import Place, close_to_first
 from gpureduce.bench.runner import Contender
 from gpureduce.core import arrays
-from gpureduce.core.cumsum import cumsum
+from gpureduce.core.cumsum import LESSONS, cumsum
 from gpureduce.core.dtypes import Array, named
 from gpureduce.lazy_import import load_other
 
@@ -55,6 +55,8 @@ def _of_arrays(place: Place, case: Case, base: Any) -> Iterator[tuple[str, Run]]
         yield TWO_THREADS, on_threads(2, exactly)
     else:
         yield from (("fast", fast), ("exact", exactly))
+        for name in LESSONS if case.measure == "whole" else ():
+            yield name, functools.partial(cumsum, matrix, name, **how)
     if "numpy" in place.names:
         yield "NumPy", lambda: np.cumsum(matrix, axis, out=out)
     if "torch" in place.names:
