@@ -87,6 +87,7 @@ def test_lists():
         "everywhere",
         "choice",
         "keys",
+        "scan",
     }
     assert {s.kind for s in rows} == kinds
     assert {s.kind for s in gpureduce.strategies(internal=True)} == {"axis", "segments"}
