@@ -30,6 +30,7 @@ enum {
     MOST_CHUNKS = 64, /* of a row */
     MERGES = 16,      /* more additions to `tail` than elements */
     FEW_COLUMNS = 32, /* fewer are added one after the other, a block of each */
+    AS_ROWS = 8,      /* fewer columns are rows if threads can share them */
     SHORT_ROW = 72    /* elements; shorter rows are added together, as columns are */
 };
 
@@ -171,7 +172,7 @@ static void add_numbers(const double *x, size_t n, bool is_wide, gr_proven3 *sum
     *sum = at;
 }
 
-/* Adds up the elements first to end - 1 of a row to `sum`, which has those before them. */
+/* Adds the elements first to end - 1 of a row to `sum`, which has the elements before `first`. */
 static bool add_row(const division *all, line *row, gr_proven3 *sum, size_t first, size_t end,
                     memory *own)
 {
@@ -389,8 +390,8 @@ static void run_chunks(division *all, int threads)
 }
 
 /* Takes the dimension with the least steps from the kept ones, if these are less than the axis's,
- * or the rows are short. */
-static bool take_columns(gr_running *of, gr_axis *columns, size_t *inner)
+ * or the rows are short. Leaves fewer than AS_ROWS long ones to `threads` threads, as rows. */
+static bool take_columns(gr_running *of, size_t threads, gr_axis *columns, size_t *inner)
 {
     int least = -1;
     for (int i = 0; i < of->kept.count; i++)
@@ -399,6 +400,10 @@ static bool take_columns(gr_running *of, gr_axis *columns, size_t *inner)
             least = i;
     if (least < 0 || (gr_axis_distance(of->kept.dim[least].in) >= gr_axis_distance(of->axis.in) &&
                       of->axis.size >= SHORT_ROW))
+        return false;
+    size_t size = of->kept.dim[least].size, others = gr_axes_size(&of->kept) / size;
+    if (threads > 1 && size < AS_ROWS && others < 2 * threads && of->axis.size >= SHORT_ROW &&
+        of->axis.size * size * others >= 2 * TASK)
         return false;
     *columns = of->kept.dim[least];
     for (int i = least; i + 1 < of->kept.count; i++) {
@@ -416,18 +421,18 @@ bool gr_running_sums(const gr_running *of, int threads)
     division all = {
         .of = &own, .format = gr_format_of(of->target), .tiles = 1, .chunks = 1, .inner = 1};
     size_t n = own.axis.size, each = n;
+    int most = threads > 0 ? threads : gr_thread_count();
     all.factor = ((double)n + MERGES) * 0x1p-52 * (1 + 0x1p-50);
     if (own.offsets) {
         all.tiles = own.segments;
         each = n / own.segments + 1;
-    } else if (take_columns(&own, &columns, &all.inner)) {
+    } else if (take_columns(&own, (size_t)most, &columns, &all.inner)) {
         all.columns = &columns;
         all.tiles = (columns.size - 1) / TILE + 1;
         each *= gr_least(columns.size, TILE);
     }
     all.units = gr_axes_size(&own.kept) * all.tiles;
     all.per_task = each < TASK ? TASK / each : 1;
-    int most = threads > 0 ? threads : gr_thread_count();
     if (!all.columns && !own.offsets && most > 1 && all.units < 2 * (size_t)most &&
         n >= 2 * CHUNK) {
         all.chunks = gr_least(MOST_CHUNKS, n / CHUNK);

@@ -197,7 +197,7 @@ class Finding:
 
 
 def run(check: Check, case: Case) -> Finding:
-    """Makes the calls of a check, and compares their results with those of the first call."""
+    """Makes the calls of a check, and compares their results with the first call's."""
     found = Differences(case.before if check.name == "arguments" else case.reference)
     holds: bool | None = True
     why = ""

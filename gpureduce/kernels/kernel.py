@@ -47,7 +47,7 @@ _DTYPES_OF = {
 }
 
 
-_WIDE = ("int32", "uint32", "int64", "uint64", "float32", "float64")  # those of running sums
+_WIDE = registry.STRATEGIES["scan_warp"].dtypes  # of running sums
 _MANY = 2**16  # elements, each of whose sums takes long
 _FEWER = 2**13  # elements that are few enough for many sums
 _MOST_IN_TEXTS = 2**40  # elements of a constant

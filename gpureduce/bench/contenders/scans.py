@@ -31,7 +31,7 @@ _PERIOD, _LARGE = 1024, 16
 
 
 def on_threads(count: int, run: Run) -> Run:
-    """A call of ours on so many threads."""
+    """A call of gpureduce on `count` threads."""
 
     def call() -> Any:
         before = os.environ.get(_THREADS, "")
