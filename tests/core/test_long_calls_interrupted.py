@@ -110,6 +110,17 @@ def test_a_signal_interrupts_long_calls(name):
     assert gpureduce.segment_sum([1.0, 2.0, 4.0], [1, 0, 1]).value.tolist() == [2, 5]
 
 
+def test_a_signal_interrupts_blocks_that_wait_for_each_other():
+    """A thread that waits alone, for a block of another OS thread that has stopped, stops, too."""
+    for turn in range(6):
+        after = 0.2 + 0.03 * turn
+        stopped = broken_off_after(
+            after,
+            lambda: gpureduce.cumsum(VALUES[: 2**24], "scan_look_back", device="emulator"),
+        )
+        assert stopped is not None and stopped - after < 1.5
+
+
 SMALL_STACK = """
 import numpy as np, gpureduce as g, small_stacks
 from producers import ByDLPack, ByInterface

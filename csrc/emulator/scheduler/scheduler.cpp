@@ -239,6 +239,9 @@ void gr_yield(void)
     if (!w || !w->lane)
         return;
     gr::Lane *me = w->lane;
+    gr::Lane *next = gr::next_sweep(w, me->warp, me->index);
     w->vain = 0;
-    gr::switch_lanes(w, me, gr::next_sweep(w, me->warp, me->index));
+    if (next == me) /* it may wait for a block of another OS thread, which has stopped */
+        gr::look_now_and_then(w);
+    gr::switch_lanes(w, me, next);
 }
