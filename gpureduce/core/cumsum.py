@@ -114,6 +114,7 @@ def cumsum(
         outcome = Outcome(made.all, ran_on(None, kernel_ms=ms, finish="single"))
     else:
         outcome = running_on_device.add_host(plan, made)
+    made.first[...] = 0
     if out is not None:
         outcome.value = out
     return plan.finished(outcome, array, start)

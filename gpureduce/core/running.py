@@ -21,13 +21,15 @@ from gpureduce.core.moments import in_floats
 class Entries(NamedTuple):
     """Running sums of an array along an axis, and where they go: into `entries`, a part of `all`.
 
-    Both arrays are views that begin with the first element that is added.
+    Both arrays are views that begin with the first element that is added. `first` are the zeros
+    before the entries, which are stored after them: an error leaves `all` as it was.
     """
 
     array: Array
     axis: int
     entries: Array
     all: Array
+    first: Array
 
 
 def cumsum(
@@ -40,6 +42,7 @@ def cumsum(
         array = np.where(dtypes.quietly(np.isnan, array), array.dtype.type(0), array)
     made = entries_of(array, axis, dtype, out, reverse, include_initial)
     store(made.array, made.axis, None, made.entries)
+    made.first[...] = 0
     return made.all if out is None else out
 
 
@@ -47,7 +50,7 @@ def entries_of(
     array: Array, axis: int | None, dtype: npt.DTypeLike | None, out: Any, reverse: object,
     include_initial: object,
 ) -> Entries:  # fmt: skip
-    """Checks the arguments, and makes the array of the entries. A first 0 is stored there."""
+    """Checks the arguments, and makes the array of the entries."""
     array, along = _along(array, axis)
     result = result_of(array.dtype, dtype)
     more = flag("include_initial", include_initial)
@@ -58,10 +61,8 @@ def entries_of(
     entries = found
     if flag("reverse", reverse):
         array, entries = np.flip(array, along), np.flip(found, along)
-    if more:
-        first, entries = np.split(entries, [1], along)
-        first[...] = 0
-    return Entries(array, along, entries, found)
+    first, entries = np.split(entries, [int(more)], along)
+    return Entries(array, along, entries, found, first)
 
 
 def by_segment(values: object, groups_of: Segments, dtype: npt.DTypeLike | None) -> Any:

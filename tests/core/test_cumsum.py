@@ -133,6 +133,14 @@ def test_errors(error, match, how):
     assert gpureduce.cumsum([1.0, 2.0], "scan_warp", device="emulator").value.tolist() == [1, 3]
 
 
+@pytest.mark.parametrize("name", ["scan_warp", "exact", "fast"])
+def test_an_error_leaves_out_as_it_was(name):
+    out = np.full(200_001, 7.0)
+    with gpureduce.emulator.memory_limit(2**20), pytest.raises(MemoryError):
+        gpureduce.cumsum(out[1:] * 1, name, device="emulator", out=out, include_initial=True)
+    assert (out == 7.0).all()
+
+
 def test_other_functions_send_to_cumsum():
     with pytest.raises(ValueError, match=r"call gpureduce.cumsum\(arr, strategy=.scan_warp"):
         gpureduce.sum([1.0], "scan_warp")
