@@ -15,12 +15,16 @@ typedef struct {
     gr_error *error;
 } scan;
 
-/* Ours have some slots more: gaps between entries, or what scan_look_back keeps beside sums. */
+/* Some slots more: for gaps between entries, or for what scan_look_back keeps beside sums. A kernel
+ * of a user has them for gaps, of which there may be one for each 16 entries. */
 static size_t shared_bytes(const scan *s)
 {
     const gr_groups_request *request = s->request;
     const gr_strategy *strategy = request->kernel;
-    size_t more = strategy->kind == GR_KIND_SCAN ? 2 * s->block / GR_WARP + GR_WARP + 1 : 0;
+    bool has_gaps = strategy->traits & SHARED_THREADS && strategy->traits & SHARED_WARPS;
+    size_t more = strategy->kind == GR_KIND_SCAN ? 2 * s->block / GR_WARP + GR_WARP + 1
+                  : has_gaps                     ? 4 * s->block / GR_WARP
+                                                 : 0;
     return gr_shared_bytes(strategy, gr_load_of_acc(request->acc), request->acc, s->block) +
            more * s->acc_bytes;
 }
@@ -38,6 +42,7 @@ static gr_status launch_levels(const scan *s, const void *in, void *out, size_t 
 {
     const gr_groups_request *request = s->request;
     size_t size = s->block * gr_per_thread(request->kernel), blocks = gr_ceil_div(n, size);
+    blocks = request->kernel->traits & ALONE ? 1 : blocks;
     int add = gr_strategy_named("scan_add");
     if (launch(s, in, out, n, work, NULL, blocks) != GR_OK || blocks == 1 ||
         launch_levels(s, work, work, blocks, work + blocks * s->acc_bytes) != GR_OK)
@@ -83,13 +88,31 @@ static bool fits(const gr_groups_request *request)
            gr_axis_load(request) == (int)gr_load_of_acc(request->acc);
 }
 
+/* For kernels of users: in copies of the arrays' exact sizes. Accesses beyond these are seen. */
+static gr_status launch_in_copies(const scan *s, const gr_axes *axes, size_t n, size_t blocks)
+{
+    void *in = NULL, *out = NULL, *stream = s->request->stream;
+    gr_error *error = s->error;
+    size_t bytes = n * s->acc_bytes;
+    if (gr_allocate(s->request->device, bytes, stream, &in, error) != GR_OK ||
+        gr_allocate(s->request->device, bytes, stream, &out, error) != GR_OK)
+        goto done;
+    TRY(cudaMemcpyAsync(in, axes->in, bytes, cudaMemcpyDeviceToDevice, stream));
+    if (launch_all(s, in, out, n, blocks) == GR_OK)
+        TRY(cudaMemcpyAsync(axes->out, out, bytes, cudaMemcpyDeviceToDevice, stream));
+done:
+    (void)(in && cudaFreeAsync(in, stream));
+    (void)(out && cudaFreeAsync(out, stream));
+    return error->status;
+}
+
 gr_status gr_launch_scan(const gr_groups_request *request, gr_launched *launched, gr_error *error)
 {
     const gr_axes *axes = &request->axes;
     const gr_strategy *strategy = request->kernel;
     scan s = {.request = request,
-              .kernel =
-                  gr_find_kernel(request->strategy, gr_load_of_acc(request->acc), request->acc, 0),
+              .kernel = gr_find_kernel(request->strategy, gr_load_of_acc(request->acc),
+                                       request->acc, request->block ? request->block : BLOCK),
               .block = request->block ? request->block : BLOCK,
               .acc_bytes = gr_acc_size(request->acc),
               .launched = launched,
@@ -97,6 +120,11 @@ gr_status gr_launch_scan(const gr_groups_request *request, gr_launched *launched
     size_t n = axes->reduced.dim[0].size, tile = s.block * gr_per_thread(strategy);
     size_t blocks = gr_ceil_div(n, tile);
     size_t full = gr_facts_of(request->device)->sms * (SM_THREADS / s.block);
+    if (!s.kernel && strategy->traits & BLOCK_TEMPLATE)
+        return gr_fail(
+            error, GR_BAD_VALUE,
+            "%s has the block size in its template: block must be a power of two, not %u",
+            strategy->name, s.block);
     if (!s.kernel || !fits(request))
         return gr_fail(error, GR_BAD_DTYPE,
                        "%s makes running sums of contiguous numbers in their own type: copy the "
@@ -107,8 +135,10 @@ gr_status gr_launch_scan(const gr_groups_request *request, gr_launched *launched
     if (blocks > 0x7fffffff)
         return gr_fail(error, GR_BAD_VALUE, "%s would take more than 2^31 - 1 blocks",
                        strategy->name);
+    bool is_users = gr_is_added_strategy(request->strategy);
     if (gr_allow_shared(s.kernel, shared_bytes(&s), error) == GR_OK &&
-        launch_all(&s, axes->in, axes->out, n, blocks) == GR_OK)
+        (is_users ? launch_in_copies(&s, axes, n, blocks)
+                  : launch_all(&s, axes->in, axes->out, n, blocks)) == GR_OK)
         gr_record_time(request->times, GR_AT_SUMMED, request->stream, error);
     return error->status;
 }

@@ -161,7 +161,7 @@ def _may_be_others(chosen: Kernel, outcome: process.Outcome) -> bool:
         return False
     return (
         chosen.options["elements"] != "many"
-        and chosen.options.get("alone") != "yes"
+        and (chosen.scans or chosen.options.get("alone") != "yes")
         and ("condition" not in _told(outcome) and "other" not in _told(outcome))
     )
 

@@ -170,6 +170,11 @@ class Domain:
         """The next multiple of the elements of a vector."""
         return -(-n // self.multiple) * self.multiple
 
+    def nearest(self, block: int, n: int) -> int:
+        """A size of whole vectors, and not more than one block has if it is for one."""
+        n = self.rounded(n)
+        return min(n, block * self.per_thread) if self.within else n
+
     def fitted(self, block: int, n: int) -> int | None:
         """The size nearest to n that it allows for a block; None if there is none."""
         sizes = [size for size in self.sizes or (self.rounded(n),) if self.allows(block, size)]

@@ -181,6 +181,7 @@ class Kernel(registry.UserKernel):
             per_thread = int(elements)
         found = conditions.domain(self.options, per_thread, named, alone, self.signature.block)
         within = self.scans and "work" not in self.signature.roles
+        within = within and not self.traits & _host.ALONE
         return replace(found, multiple=self.signature.per_n, within=within)
 
     def with_elements(self, count: int) -> Kernel:

@@ -11,6 +11,7 @@ from gpureduce.kernels import conditions
 from gpureduce.kernels.signature import ATOMIC, TARGET, Signature
 from gpureduce.kernels.source_text import (
     KernelError,
+    closing,
     constants,
     number,
     without_directives,
@@ -61,6 +62,8 @@ def options_of(text: str, signature: Signature, given: Mapping[str, object]) -> 
     """How to launch a kernel: as given, else by a comment in the text, else by the code itself."""
     found = _guessed(signature) | _told(text) | checked_options(given)
     if found.get("operation") == "cumsum":
+        if found["shared"] == "thread" and _scans_twice(signature):
+            found["shared"] = "twice"
         found["finishes"] = "yes"
         if found["elements"] == "many":
             raise KernelError(
@@ -94,8 +97,11 @@ def per_block(code: str) -> tuple[int, tuple[int, ...]]:
     known = constants(code)
     sizes = {value for value in known.values() if _is_block(value) and value > 32}  # 32: a warp
     threads = 1
+    product = r"\b(\w+)\s*=\s*(\w+\s*\*\s*blockDim\s*\.\s*x|blockDim\s*\.\s*x\s*\*\s*\w+)\s*[;,]"
+    tiles = dict(re.findall(product, code))
     for index in re.finditer(r"\bblockIdx\s{0,9}\.\s{0,9}x\b", code):
         product = _product_around(code, index.start())
+        product = re.sub(r"\w+", lambda one: re.sub(r"\s", "", tiles.get(one[0], one[0])), product)
         factors = [number(part, known) for part in product.split("*")]
         whole = [factor for factor in factors if factor is not None]
         if "blockDim.x" not in product:
@@ -233,6 +239,26 @@ def _shares_twice(code: str, signature: Signature) -> bool:
     return bool(re.search(second, code) or (wide and small))
 
 
+_GAPS = r"\b(\w+)\s*\+=?\s*\(*\s*\1\s*\)*\s*(?:/|>>)"  # as in k + k / 32, for few bank conflicts
+
+
+def _scans_twice(signature: Signature) -> bool:
+    """Whether a scan in shared memory has two elements for each thread, or two buffers."""
+    n, size = signature.named("n") or "n", r"blockDim\s*\.\s*x"
+    halves = rf"\b{n}\s*(?:/\s*2|>>=?\s*1)\b|\b2\s*\*\s*{size}|{size}\s*(?:\*\s*2|<<\s*1)\b"
+    buffers = rf"\[\s*\w+\s*\*\s*{n}\s*\+"
+    return bool(re.search(f"{halves}|{buffers}", signature.code))
+
+
+def _has_tiles(signature: Signature) -> bool:
+    """Whether one block goes through all elements, tile by tile: a loop up to n with a barrier."""
+    n, code = signature.named("n"), signature.code
+    if not n or {"work", "ticket"} & {*signature.roles}:
+        return False
+    loops = re.finditer(rf"\bfor\s*\([^;]*;\s*(\w+)\s*<\s*{n}\s*;\s*\1\s*\+=[^{{;]*\{{", code)
+    return any("sync" in code[one.end() : closing(code, one.end() - 1)] for one in loops)
+
+
 # A sum for each block, behind the name of the sums.
 _EACH = r"\b{0}\s*\[(?!\s*0\s*\])|\*\s*\(\s*{0}\s*\+|=\s*&?\s*{0}\s*\+\s*blockIdx"
 _GRID = r"\bthis_grid\s*\(|\bgrid_group\b"
@@ -271,6 +297,10 @@ def traits_of(signature: Signature, options: Mapping[str, str]) -> int:
     traits = _ELEMENTS[options["elements"]]
     if alone and options.get("operation") != "cumsum":
         traits = _host.MANY | _host.ALONE
+    elif options.get("operation") == "cumsum" and re.search(_GAPS, code):
+        traits |= _host.SHARED_WARPS if options["shared"] in ("thread", "twice") else 0
+    if options.get("operation") == "cumsum" and alone and _has_tiles(signature):
+        traits |= _host.ALONE
     traits |= _SHARED[options["shared"]]
     finishes = options["finishes"] == "yes"
     partials = not finishes or (_has(_EACH, signature) and _knows_all_blocks(signature))

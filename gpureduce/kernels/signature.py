@@ -167,6 +167,7 @@ def _template(code: str, start: int, name: str) -> tuple[list[str], list[str], l
         declared = head.split()
         kinds.append(
             "type" if declared[0] in ("typename", "class") else
+            "true" if declared[0] == "bool" and re.search("(?i)sum|store", declared[-1]) else
             "flag" if declared[0] == "bool" else
             "integer" if _INTEGER.fullmatch(" ".join(declared[:-1])) else ""
         )  # fmt: skip
@@ -520,6 +521,8 @@ def _with_roles(
                 f"{kernel} has no parameter for {what}; a kernel takes elements, sums and their "
                 f"number, as in {FORMS}"
             )
+    if scans:
+        _check_arrays(kernel, given, roles, written, body, code)
     only_read = [
         given[i].name for i in memory if i not in written and _is_only_read(given[i].name, body)
     ]
@@ -536,6 +539,37 @@ def _with_roles(
                 "the number of blocks, scratch memory and a ticket"
             )
     return tuple(Parameter(one.type, one.name, roles[i]) for i, one in enumerate(given))
+
+
+def _check_arrays(
+    kernel: str, given: Sequence[Parameter], roles: Mapping[int, str], written: Sequence[int],
+    body: str, code: str,
+) -> None:  # fmt: skip
+    """Raises for arrays of a kernel that makes running sums, if they fit no form."""
+    at = {role: i for i, role in roles.items()}
+    elements, out = given[at["in"]], given[at["out"]]
+    if at["in"] in written and not _has_any(_is_read, elements.name, body, code):
+        raise KernelError(
+            f"{kernel} makes running sums in place, in {out.name}: gpureduce passes the elements "
+            f"and the entries as two arrays, as in const {out.type} in, {out.type} out"
+        )
+    if "work" not in at:
+        return
+    work = given[at["work"]]
+    if not re.search(rf"\b{work.name}\b", body):
+        raise KernelError(
+            f"{kernel} does not use {work.name}: each block stores its sum in "
+            f"{work.name}[blockIdx.x]"
+        )
+    kinds = [_plain(one.type, aliases(code))[0] for one in (work, out)]
+    tags = [next((tag for tag, words in _ACCS.items() if kind in words.split("|")), kind)
+            for kind in kinds]  # fmt: skip
+    if tags[0] != tags[1]:
+        zeros = "; words that are 0 at first lie behind the ticket, 2 * blocks of them"
+        raise KernelError(
+            f"{kernel} has scratch memory of type {kinds[0]}, {work.name}: it has the type of the "
+            f"entries, {kinds[1]}{zeros * ('ticket' in at)}"
+        )
 
 
 _LAUNCH = {

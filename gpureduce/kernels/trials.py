@@ -472,7 +472,8 @@ def tried_blocks(where: Domain) -> list[int]:
 def _usual(subject: Subject, where: Domain, seed: int) -> Iterator[Case]:
     traits, dtype = subject.strategy.traits, subject.dtype
     for block in tried_blocks(where):
-        for n in where.sizes or _sizes(block, where.per_thread):
+        part = block * where.per_thread
+        for n in where.sizes or [*_sizes(block, where.per_thread), *([part - 4] * where.within)]:
             for grid in _grids(traits):
                 for order in ("forward", "reverse", f"random {n % 7}"):
                     if grid and order != "forward" and n < block:
@@ -504,10 +505,11 @@ def cases(subject: Subject, seed: int = 0, where: Domain = _ANYWHERE) -> Iterato
 
 
 def _allowed(which: Iterable[Case], where: Domain) -> Iterator[Case]:
-    """Cases with sizes of whole vectors, each once, where the domain allows them."""
-    if where.multiple > 1:
-        whole = (dataclasses.replace(case, n=where.rounded(case.n)) for case in which)
-        which = dict.fromkeys(whole)
+    """Cases with sizes of whole vectors or in one block, each once, where a domain allows them."""
+    if where.multiple > 1 or where.within:
+        which = dict.fromkeys(
+            dataclasses.replace(case, n=where.nearest(case.block, case.n)) for case in which
+        )
     return (case for case in which if where.allows(case.block, case.n))
 
 
