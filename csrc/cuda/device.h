@@ -188,6 +188,30 @@ __device__ __forceinline__ void fetch_into_l2(const void *global)
  * need the array in local memory. */
 #define UNROLLED _Pragma("unroll")
 
+/* Copies an element to shared memory while the thread goes on, or stores a zero. The copies of a
+ * thread are complete after wait_for_copies(). */
+template <typename T>
+__device__ __forceinline__ void copy_ahead(T *shared, const T *global, bool is_there)
+{
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+    if constexpr (sizeof(T) == 4 || sizeof(T) == 8)
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(
+                         static_cast<unsigned>(__cvta_generic_to_shared(shared))),
+                     "l"(__cvta_generic_to_global(global)), "n"(sizeof(T)),
+                     "r"(is_there ? (unsigned)sizeof(T) : 0)
+                     : "memory");
+    else
+#endif
+        *shared = is_there ? *global : T{};
+}
+
+__device__ __forceinline__ void wait_for_copies()
+{
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
 /* Makes the compiler compute an address or a size at this point. Otherwise, to save a register, it
  * computes the value after wait_for_earlier_kernels(), where all threads wait for it, or once per
  * iteration of a loop. */

@@ -6,8 +6,9 @@
 #include "shared/running.h"
 
 enum {
-    LONG_ROW = 16 * GR_RUNNING_WALK, /* rows from this length on are lines of their own */
-    AGAIN_BLOCKS = 2                 /* of running_again, per multiprocessor */
+    LONG_ROW = 16,   /* rows of so many walks are lines of their own */
+    FEW_BYTES = 64,  /* if the sums of a tile take no more, all tiles of a stretch are read */
+    AGAIN_BLOCKS = 4 /* of running_again, per multiprocessor */
 };
 
 static const gr_axis one = {1, 0, 0, 0};
@@ -22,14 +23,15 @@ static gr_running_lines lines_of(const gr_groups_request *request, const gr_axis
                                  gr_axis_list *kept)
 {
     ptrdiff_t size = (ptrdiff_t)gr_axis_element_bytes(request->load);
+    uint64_t walk = GR_RUNNING_WALK(gr_load_size(gr_axis_load(request)));
     const gr_axis *last = kept->count ? &kept->dim[kept->count - 1] : &one;
     gr_axis along = *axis, columns = one;
     uint64_t period = axis->size;
     bool are_beside = kept->count && gr_axis_distance(last->in) < gr_axis_distance(axis->in);
     if (are_beside)
         columns = take_last(kept);
-    else if (kept->count && gr_axis_continues(last, axis) && axis->size < LONG_ROW &&
-             axis->size % GR_RUNNING_WALK && !(request->running & GR_RUNNING_FROM_ZERO)) {
+    else if (kept->count && gr_axis_continues(last, axis) && axis->size < LONG_ROW * walk &&
+             axis->size % walk && !(request->running & GR_RUNNING_FROM_ZERO)) {
         along.size *= last->size;
         kept->count--;
     }
@@ -47,10 +49,12 @@ static gr_running_lines lines_of(const gr_groups_request *request, const gr_axis
                            .has_zero = (request->running & GR_RUNNING_FROM_ZERO) != 0,
                            .width = 1};
     while (of.width < GR_WARP && of.width < of.columns)
-        of.width *= 2;
-    of.strips = gr_ceil_div(of.columns, of.width) * of.outer;
-    of.tiles = gr_ceil_div(of.n ? of.n : 1, GR_RUNNING_WALK / of.width);
-    of.looks_back = of.tiles > 1 && GR_RUNNING_WALK / of.width % of.period;
+        of.width = 1u << ++of.log_width;
+    of.across = (unsigned)gr_ceil_div(of.columns, of.width);
+    of.strips = of.across * of.outer;
+    of.tiles = gr_ceil_div(of.n ? of.n : 1, walk / of.width);
+    of.looks_back = of.tiles > 1 && walk / of.width % of.period;
+    of.groups = of.width * gr_axis_acc_size(request->acc) > FEW_BYTES ? GR_RUNNING_GROUPS : 0;
     return of;
 }
 
@@ -62,11 +66,11 @@ static gr_status launch(const gr_groups_request *request, gr_running_lines *of,
     gr_load load = (gr_load)gr_axis_load(request);
     gr_kernel *tiles = gr_find_kernel(first, load, request->acc, 0);
     gr_kernel *again = gr_find_kernel(second, load, request->acc, 0);
-    size_t sum = of->width * gr_axis_acc_size(request->acc);
-    size_t groups = of->looks_back ? of->tiles / GR_RUNNING_GROUP * of->strips : 0;
-    size_t summed = of->looks_back ? of->tiles * of->strips : 0;
-    size_t walks = is_proven ? gr_ceil_div(of->n, GR_RUNNING_WALK) * of->strips : 0;
-    size_t element = gr_load_size(load);
+    size_t sums_of_tile = 2 * of->width * gr_axis_acc_size(request->acc); /* with their marks */
+    size_t element = gr_load_size(load), summed = of->looks_back ? of->tiles : 0;
+    size_t stretches = summed / GR_RUNNING_STRETCH,
+           groups = summed * of->groups / GR_RUNNING_STRETCH;
+    size_t walks = is_proven ? gr_ceil_div(of->n, GR_RUNNING_WALK(element)) * of->strips : 0;
     gr_arena arena = {0};
     gr_sums sums = request->sums;
     gr_running_memory memory;
@@ -79,23 +83,21 @@ static gr_status launch(const gr_groups_request *request, gr_running_lines *of,
         return gr_fail(error, GR_BAD_VALUE,
                        "running sums of so many elements take more than "
                        "2^31 - 1 blocks");
-    gr_arena_take(&arena, 2 + summed + 2 * groups + walks, sizeof(unsigned));
+    size_t of_tiles = gr_arena_take(&arena, summed * of->strips, sums_of_tile);
+    size_t of_groups = gr_arena_take(&arena, groups * of->strips, sums_of_tile);
+    size_t up_to = gr_arena_take(&arena, stretches * of->strips, sums_of_tile);
+    size_t flags = gr_arena_take(&arena, 2 + walks, sizeof(unsigned));
     arena.zeroed = arena.bytes;
-    size_t of_tiles = gr_arena_take(&arena, summed, sum);
-    size_t of_groups = gr_arena_take(&arena, 2 * groups, sum);
     size_t digits = gr_arena_take(&arena, walks * of->width, GR_EXACT_WORDS * sizeof(int64_t));
     if (gr_arena_open(&arena, request->device, request->stream, error) != GR_OK)
         return error->status;
-    unsigned *flag = (unsigned *)(void *)arena.base;
+    unsigned *flag = (unsigned *)(void *)(arena.base + flags);
     memory = (gr_running_memory){.ticket = flag,
                                  .any_again = flag + 1,
-                                 .summed = flag + 2,
-                                 .group_summed = flag + 2 + summed,
-                                 .group_known = flag + 2 + summed + groups,
-                                 .again = flag + 2 + summed + 2 * groups,
+                                 .again = flag + 2,
                                  .sums = arena.base + of_tiles,
                                  .group_sums = arena.base + of_groups,
-                                 .group_before = arena.base + of_groups + groups * sum,
+                                 .up_to = arena.base + up_to,
                                  .digits = (int64_t *)(void *)(arena.base + digits)};
     sums.base = request->axes.out;
     sums.additions = 4.0 * (double)of->n + 1e5;
@@ -104,8 +106,8 @@ static gr_status launch(const gr_groups_request *request, gr_running_lines *of,
                     {(unsigned)(of->tiles * of->strips), 1},
                     GR_RUNNING_BLOCK,
                     GR_RUNNING_SUMS * (gr_axis_acc_size(request->acc) + sizeof(double)) + 16 +
-                        (GR_RUNNING_WALK + GR_RUNNING_WALK / 32) *
-                            (element < sums.bytes ? sums.bytes : element)};
+                        GR_RUNNING_PLACES(element) *
+                            (element + (element == sums.bytes ? 0 : sums.bytes))};
     if (gr_launch(&step, arguments, request->stream, launched, error) == GR_OK && is_proven) {
         step = (gr_step){gr_strategy_at(second),
                          again,

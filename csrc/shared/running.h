@@ -4,16 +4,20 @@
 
 #include <stdint.h>
 
-/* A block takes a tile: GR_RUNNING_ITEMS elements per thread, of `width` lines beside each other.
- * GR_RUNNING_GROUP tiles of a line make a group. A walk has as many elements of one line as a tile
- * has of all its lines. */
+/* A block takes a tile: some elements per thread, of `width` lines beside each other. Tiles of a
+ * line make groups, and GR_RUNNING_STRETCH tiles make a stretch. A walk has as many elements of one
+ * line as a tile has of all its lines. */
 enum {
-    GR_RUNNING_BLOCK = 256,
-    GR_RUNNING_ITEMS = 16,
-    GR_RUNNING_GROUP = 32,
-    GR_RUNNING_WALK = GR_RUNNING_BLOCK * GR_RUNNING_ITEMS,
-    GR_RUNNING_SUMS = GR_RUNNING_BLOCK + 64 /* that a block keeps in shared memory */
+    GR_RUNNING_BLOCK = 128,
+    GR_RUNNING_STRETCH = 256,
+    GR_RUNNING_GROUPS = 16,                     /* of a stretch, if tiles make groups */
+    GR_RUNNING_SUMS = 2 * GR_RUNNING_BLOCK + 32 /* that a block keeps in shared memory */
 };
+
+/* Elements per thread, and of a walk; and the places for them in shared memory. */
+#define GR_RUNNING_ITEMS(element_bytes) ((element_bytes) > 4 ? 32u : 64u)
+#define GR_RUNNING_WALK(element_bytes) (GR_RUNNING_BLOCK * GR_RUNNING_ITEMS(element_bytes))
+#define GR_RUNNING_PLACES(element_bytes) (GR_RUNNING_WALK(element_bytes) / 32 * 33)
 
 /* `outer` times `columns` lines of `n` elements. Steps between elements are in elements, and steps
  * between entries in bytes. Sums begin anew after each `period` elements. `width` is a power of two
@@ -24,18 +28,19 @@ typedef struct {
     int64_t step, column_step, outer_step;
     int64_t to_step, to_column_step, to_outer_step;
     uint64_t period, tiles, strips;
-    unsigned width;
-    int looks_back; /* a tile's sums go on in the next one */
-    int has_zero;   /* a 0 is stored before the first entry */
+    unsigned width, log_width, across; /* the last: strips of the columns of one `outer` */
+    unsigned groups;                   /* GR_RUNNING_GROUPS, or 0 */
+    int looks_back;                    /* a tile's sums go on in the next one */
+    int has_zero;                      /* a 0 is stored before the first entry */
 } gr_running_lines;
 
-/* Scratch memory. Tile t of strip s has number t * strips + s; groups and walks likewise. Each has
- * `width` sums. The unsigned numbers are 0 at first. */
+/* Scratch memory. Tile t of strip s has number t * strips + s; groups, stretches and walks
+ * likewise. Each has `width` sums. All but the digits is 0 at first. */
 typedef struct {
-    unsigned *ticket, *summed, *group_summed, *group_known; /* .., 1 if the sums are written */
-    void *sums, *group_sums, *group_before; /* the last ones are of all groups up to this one */
-    unsigned *any_again, *again;            /* walks with an entry that is not proven */
-    int64_t *digits;                        /* GR_EXACT_WORDS for each sum of a walk */
+    unsigned *ticket;
+    void *sums, *group_sums, *up_to; /* of tiles, of groups, and up to the ends of stretches */
+    unsigned *any_again, *again;     /* walks with an entry that is not proven */
+    int64_t *digits;                 /* GR_EXACT_WORDS for each sum of a walk */
 } gr_running_memory;
 
 #endif

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,7 @@ Row = dict[str, Any]
 Progress = Callable[[int, int, str], None]
 ROUNDS = 3
 _ENOUGH_US = 200_000.0  # of single runs of one contender: a slow call is repeated less often
+_SLOW_US = 1e6  # a call that took as long when it was checked does not run again: that is its time
 
 
 @dataclass
@@ -120,8 +122,9 @@ def row_of(case: Row, contender: Contender, times: Sequence[float]) -> Row:
     }
 
 
-def _failure(contender: Contender, check: Callable[[str, Any], None]) -> str:
-    """Why a contender is left out, or "". Ours must not fail."""
+def _tried(contender: Contender, check: Callable[[str, Any], None]) -> str | float:
+    """Why a contender is left out, or the microseconds that it took. Ours must not fail."""
+    start = time.perf_counter()
     try:
         value = contender.value()
     except Exception as error:
@@ -129,19 +132,22 @@ def _failure(contender: Contender, check: Callable[[str, Any], None]) -> str:
             raise
         return f"{type(error).__name__}: {error}".splitlines()[0][:200]
     check(contender.strategy, value)
-    return ""
+    return (time.perf_counter() - start) * 1e6
 
 
 def _rows(group: Group) -> list[Row]:
-    rows, contenders = [], []
+    rows, contenders, slow = [], [], []
     for one in group.contenders():
-        if why := quietly(_failure, one, group.check) if group.check else "":
-            rows.append({**group.case, "strategy": one.strategy, "failed": why})
+        found = quietly(_tried, one, group.check) if group.check else 0.0
+        if isinstance(found, str):
+            rows.append({**group.case, "strategy": one.strategy, "failed": found})
+        elif found > _SLOW_US and group.turns.enough_us < math.inf:
+            slow.append((one, [found]))
         else:
             contenders.append(one)
     times = quietly(in_turns, contenders, group.turns)
-    for one, found in zip(contenders, times, strict=True):
-        rows.append(row_of(group.case, one, found) | group.after(one))
+    for one, taken in [*zip(contenders, times, strict=True), *slow]:
+        rows.append(row_of(group.case, one, taken) | group.after(one))
     return rows
 
 

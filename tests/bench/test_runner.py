@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpureduce.bench import clocks
+from gpureduce.bench import clocks, runner
 from gpureduce.bench.runner import Contender, Group, Latest, Turns, in_turns, measure, one_by_one
 
 
@@ -48,6 +48,23 @@ def test_slow_calls_are_repeated_less_often():
     found = in_turns([Fake(name, 1e3 * t, seen) for name, t in ms.items()], one_by_one(11))
     assert [len(times) for times in found] == [11, 3, 1]
     assert [sum(name == one for one, _ in seen) for name in ms] == [12, 4, 2]
+
+
+def test_a_call_of_a_second_runs_once(monkeypatch):
+    """When it is checked."""
+    now, seen = 0.0, []
+    monkeypatch.setattr(runner.time, "perf_counter", lambda: now)
+
+    def slow():
+        nonlocal now
+        now += 2.0
+
+    quick, peer = Fake("exact", 1.0, seen), Fake("peer", 2e6, seen)
+    peer.value = slow
+    group = Group("a case", {}, lambda: [peer, quick], one_by_one(3), lambda *_: None)
+    times = {row["strategy"]: (row["repeats"], row["median_us"]) for row in measure([group])}
+    assert times == {"exact": (3, 1.0), "peer": (1, 2e6)}
+    assert seen == [("exact", 1)] * 4
 
 
 def test_rows_and_contenders_that_fail():

@@ -11,11 +11,13 @@ from gpureduce import exact
 from gpureduce.core import running_on_device
 from producers import on_device
 
-# Tiles are of 4,096 elements of a line, or of 128 rows of 32 columns; groups have 32 of them.
+# Tiles are of 8,192 elements of a line, or of 256 rows of 32 columns, and of half as many doubles.
+# Stretches have 256 of them.
 SHAPES = [(1,), (17,), (4096,), (4097,), (140_000,), (0, 3), (40, 7), (300, 64), (5000, 3),
           (130, 40), (3, 300, 33), (5, 4, 3, 2), (1, 5000), (3, 4096), (2, 70_000),
           (4200, 33)]  # fmt: skip
 FEW = [(1,), (5000,), (40, 7), (300, 2), (2, 140, 33), (4200, 2)]
+OF_STRETCHES = [((2_400_000,), 0), ((70_000, 33), 0), ((700_000, 3), 1)]
 INTEGERS = ["bool", "int8", "uint16", "int32", "uint32", "int64", "uint64"]
 
 
@@ -36,6 +38,14 @@ def test_the_bits_of_the_host(dtype, make):
         for view in views:
             for axis in range(x.ndim):
                 assert_same(on_emulator(view, axis), exact.cumsum(view, axis))
+
+
+@pytest.mark.parametrize("make", MAKERS[:2], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_more_tiles_than_a_stretch_has(dtype, make):
+    for shape, axis in OF_STRETCHES:
+        x = made(np.random.default_rng(7), make, shape, dtype)
+        assert_same(on_emulator(x, axis), exact.cumsum(x, axis))
 
 
 @pytest.mark.parametrize("shape", [(1,), (0,), (4097,), (1, 4), (4, 1), (7, 33), (300, 64), (0, 3)])
@@ -87,7 +97,14 @@ def test_short_for_the_sanitizer(dtype):
 def test_on_the_card(dtype, make):
     cupy = pytest.importorskip("cupy")
     rng = np.random.default_rng(6)
-    for shape in [*SHAPES, (1 << 22,), (1 << 15, 64), (64, 1 << 15), (1 << 19, 3)]:
+    for shape in [
+        *SHAPES,
+        (1 << 22,),
+        (1 << 15, 64),
+        (64, 1 << 15),
+        (1 << 19, 3),
+        *(shape for shape, _ in OF_STRETCHES),
+    ]:
         x = made(rng, make, shape, dtype)
         there = cupy.asarray(x)
         for axis in (None, *range(x.ndim)):

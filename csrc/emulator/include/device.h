@@ -40,6 +40,13 @@ GR_INTRINSIC unsigned smallest_less_one(unsigned halves, unsigned others)
     return ~largest_halves(~less, ~others);
 }
 
+template <typename T> GR_ACCESS void copy_ahead(T *shared, const T *global, bool is_there)
+{
+    *shared = is_there ? *global : T{};
+}
+
+GR_INTRINSIC void wait_for_copies() {}
+
 /* A value for another block, and a mark that is set once the value is there. To other lanes the
  * pair appears to be stored and loaded as one: the store writes the mark last, and the load reads
  * it first. */

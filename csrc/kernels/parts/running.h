@@ -22,10 +22,11 @@ template <typename Acc> struct Run {
     }
 };
 
-template <typename Acc> __device__ __forceinline__ Run<Acc> from_lane(const Run<Acc> &run, int lane)
+template <typename Acc>
+__device__ __forceinline__ Run<Acc> joined(Run<Acc> run, const Run<Acc> &next)
 {
-    return {__shfl_sync(0xffffffffu, run.sum, lane),
-            __shfl_sync(0xffffffffu, (int)run.begins, lane) != 0};
+    run.append(next);
+    return run;
 }
 
 template <typename Acc>
@@ -35,32 +36,39 @@ __device__ __forceinline__ Run<Acc> from_lane_below(const Run<Acc> &run, unsigne
             __shfl_up_sync(0xffffffffu, (int)run.begins, lanes) != 0};
 }
 
-template <typename Acc>
-__device__ __forceinline__ Run<Acc> from_lane_above(const Run<Acc> &run, unsigned lanes)
-{
-    return {__shfl_down_sync(0xffffffffu, run.sum, lanes),
-            __shfl_down_sync(0xffffffffu, (int)run.begins, lanes) != 0};
-}
+/* A sum that other blocks wait for. Each of its words has a mark of its own, so no fence orders the
+ * sum and a mark. The block that writes it has drawn an earlier ticket, so it runs. */
+template <typename Acc> struct Told {
+    using Word = std::conditional_t<sizeof(Acc) == sizeof(unsigned), unsigned, unsigned long long>;
+    static constexpr unsigned words = sizeof(Acc) / sizeof(Word);
+    Marked<Word> word[words];
 
-/* Waits for a block that has drawn an earlier ticket, so it runs. */
-__device__ __forceinline__ void wait_for(const unsigned *flag)
-{
-    while (!load_current(flag))
-        __nanosleep(20);
-    __threadfence();
-}
+    __device__ __forceinline__ void tell(const Acc &sum)
+    {
+        Word bits[words];
+        memcpy(bits, &sum, sizeof bits);
+        for (unsigned k = 0; k < words; k++)
+            put_marked(&word[k], bits[k]);
+    }
 
-template <typename Acc> __device__ __forceinline__ Acc current(const void *sums, size_t k)
-{
-    constexpr unsigned words = sizeof(Acc) / sizeof(unsigned);
-    const volatile unsigned *from = static_cast<const volatile unsigned *>(sums) + k * words;
-    unsigned word[words];
-    for (unsigned i = 0; i < words; i++)
-        word[i] = from[i];
-    Acc sum;
-    memcpy(&sum, word, sizeof sum);
-    return sum;
-}
+    __device__ __forceinline__ bool is_told(Acc *sum) const
+    {
+        Word bits[words];
+        unsigned marks = ~0u;
+        for (unsigned k = 0; k < words; k++)
+            marks &= get_marked(&word[k], bits[k]);
+        memcpy(sum, bits, sizeof bits);
+        return marks != 0;
+    }
+
+    __device__ __forceinline__ Acc wait() const
+    {
+        Acc sum;
+        while (!is_told(&sum))
+            __nanosleep(20);
+        return sum;
+    }
+};
 
 /* Where a line's elements and entries lie, and where its sums begin anew. */
 template <typename T> struct Line {
@@ -69,12 +77,12 @@ template <typename T> struct Line {
     char *to;
     bool is_there;
 
-    __device__ __forceinline__ Line(const gr_running_lines &of, void *entries, size_t strip,
+    __device__ __forceinline__ Line(const gr_running_lines &of, void *entries, unsigned strip,
                                     unsigned column)
         : of(of)
     {
-        size_t per_outer = (of.columns + of.width - 1) / of.width;
-        int64_t o = int64_t(strip / per_outer), c = int64_t(strip % per_outer * of.width + column);
+        unsigned outer = of.across == 1 ? strip : strip / of.across;
+        int64_t o = outer, c = int64_t(strip - outer * of.across) * of.width + column;
         is_there = uint64_t(c) < of.columns;
         in = static_cast<const T *>(of.in) + o * of.outer_step + c * of.column_step;
         to = static_cast<char *>(entries) + o * of.to_outer_step + c * of.to_column_step;
@@ -114,25 +122,25 @@ __device__ __forceinline__ bool begins_within(const gr_running_lines &of, size_t
     return until_next(of, first) < end - first;
 }
 
-/* Rounds a sum to 24 bits or fewer if it is far from the middle between two such numbers: then what
- * is not in `of.sum` does not matter. 2^11 units in the last place are far. */
-__device__ __forceinline__ bool round_far(const gr_proven &of, const gr_sums &sums, double *rounded)
+/* The least size of a sum that round_far rounds, if no more is known of it than of `of`: 2^10 units
+ * in the last place of a float64 are as much as is not known. */
+__device__ __forceinline__ double least_far(const gr_proven &of, const gr_sums &sums,
+                                            const gr_format &format)
 {
-    gr_format format = gr_format_of(sums.type);
     double unknown = gr_magnitude(of.rest) + sums.additions * 0x1p-52 * of.bound;
-    long long bits = __double_as_longlong(of.sum);
-    int exponent = int(bits >> 52 & 0x7ff) - 1023;
-    bool is_normal = exponent >= format.unit + format.fraction || of.sum == 0;
-    if (format.fraction > 23 || !is_normal || !(unknown <= gr_magnitude(of.sum) * 0x1p-43))
-        return false;
-    long long half = 1ll << (51 - format.fraction), low = bits & (2 * half - 1);
-    *rounded = format.fraction == 23 ? of.sum : rounded_to_odd(of.sum);
-    return (low < half ? half - low : low - half) > 1 << 11;
+    double least = unknown * 0x1p43, normal = gr_power_of_two(format.unit + format.fraction);
+    return least <= normal ? normal : least; /* or nan */
 }
 
-__device__ __forceinline__ bool round_far(const gr_proven3 &, const gr_sums &, double *)
+/* Rounds a sum to 24 bits or fewer if it is far from the middle between two such numbers: then what
+ * is not known of it does not matter. 2^11 units in the last place are far. */
+__device__ __forceinline__ bool round_far(double sum, double least, const gr_format &format,
+                                          double *rounded)
 {
-    return false;
+    unsigned long long bits = (unsigned long long)__double_as_longlong(sum);
+    unsigned long long half = 1ull << (51 - format.fraction), low = bits & (2 * half - 1);
+    *rounded = format.fraction == 23 ? sum : rounded_to_odd(sum);
+    return gr_magnitude(sum) >= least && low + (1 << 11) - half > 1 << 12;
 }
 
 /* Stores an entry. Returns whether its rounding is proven. */
@@ -141,7 +149,7 @@ __device__ __forceinline__ bool put_entry(void *to, const gr_sums &sums, const A
 {
     if constexpr (is_proven<Acc>) {
         double rounded;
-        if (!round_far(sum.of, sums, &rounded) && !finish_proven(sum.of, sums, &rounded))
+        if (!finish_proven(sum.of, sums, &rounded))
             return false;
         store_usual<In>(to, sums, rounded);
     } else
@@ -149,242 +157,365 @@ __device__ __forceinline__ bool put_entry(void *to, const gr_sums &sums, const A
     return true;
 }
 
-/* Copies an entry of 1 to 8 bytes. */
-__device__ __forceinline__ void copy_bytes(void *to, const void *from, unsigned bytes)
-{
-    switch (bytes) {
-    case 1: *static_cast<uint8_t *>(to) = *static_cast<const uint8_t *>(from); break;
-    case 2: *static_cast<uint16_t *>(to) = *static_cast<const uint16_t *>(from); break;
-    case 4: *static_cast<unsigned *>(to) = *static_cast<const unsigned *>(from); break;
-    default:
-        *static_cast<unsigned long long *>(to) = *static_cast<const unsigned long long *>(from);
-    }
-}
-
-/* One block's tile. Thread `part` of a column has GR_RUNNING_ITEMS of its elements, from `first`
- * on.
+/* One block's tile. Thread `part` of a column has `items` of its elements, from `first` on.
+ * Elements and entries lie in shared memory, so that neighbouring lanes load and store neighbours.
  */
 template <typename In, typename Acc> struct RunningTile {
+    using Few = ShortSum<Acc, In>;
+    static constexpr unsigned items = GR_RUNNING_ITEMS(sizeof(In));
+    static constexpr unsigned walk = GR_RUNNING_WALK(sizeof(In));
+
     const gr_running_lines &of;
     const gr_running_memory &memory;
-    size_t strip, tile, rows, begin, first;
-    unsigned width, column, part;
+    unsigned width, apart, column, part, strip, tile, rows;
+    size_t begin, first;
+    Line<In> line;
 
     __device__ __forceinline__ RunningTile(const gr_running_lines &of,
-                                           const gr_running_memory &memory, size_t number)
-        : of(of), memory(memory), strip(number % of.strips), tile(number / of.strips),
-          rows(GR_RUNNING_WALK / of.width), begin(tile * rows), width(of.width),
-          column(threadIdx.x % of.width), part(threadIdx.x / of.width)
+                                           const gr_running_memory &memory, void *entries,
+                                           unsigned number)
+        : of(of), memory(memory), width(of.width), apart(GR_RUNNING_BLOCK >> of.log_width),
+          column(threadIdx.x & (width - 1)), part(threadIdx.x >> of.log_width),
+          strip(of.strips == 1 ? 0 : number % unsigned(of.strips)),
+          tile(of.strips == 1 ? number : number / unsigned(of.strips)), rows(walk >> of.log_width),
+          begin(size_t(tile) * rows), first(begin + part * items), line(of, entries, strip, column)
     {
-        first = begin + part * GR_RUNNING_ITEMS;
     }
 
-    __device__ __forceinline__ size_t end() const
+    /* The place of the tile's element or entry k in shared memory. Gaps avoid bank conflicts. */
+    __device__ __forceinline__ unsigned place(unsigned k) const
     {
-        return begin + rows < of.n ? begin + rows : of.n;
+        unsigned gap = of.log_width < 2 ? of.log_width : 2;
+        return k + (k >> (5 + gap) << gap);
     }
 
-    /* The place of the tile's element or entry k in shared memory, without bank conflicts. */
-    static __device__ __forceinline__ unsigned padded(unsigned k)
+    static constexpr unsigned next_place = GR_RUNNING_BLOCK + GR_RUNNING_BLOCK / 32;
+
+    /* Row `part` and each apart-th row after it are those whose elements this thread loads, and
+     * whose entries it stores. Their places are next_place apart. The number of those that exist.
+     */
+    __device__ __forceinline__ unsigned count() const
     {
-        return k + k / 32;
+        size_t i = begin + part, left = line.is_there && i < of.n ? of.n - i : 0;
+        return ((left < rows ? unsigned(left) : rows) * width + GR_RUNNING_BLOCK - 1) /
+               GR_RUNNING_BLOCK;
     }
 
-    /* Calls use(k, line, i) for each element of the tile, neighbours by neighbouring lanes. */
-    template <typename Use> __device__ __forceinline__ void each(void *entries, Use use) const
+    /* Calls use(is_there) for each of these rows. */
+    template <typename Use> __device__ __forceinline__ void each(Use use) const
     {
-        Line<In> line(of, entries, strip, column);
-        UNROLLED
-        for (unsigned k = 0; k < GR_RUNNING_ITEMS; k++) {
-            size_t i = begin + part + (size_t)k * (GR_RUNNING_BLOCK / width);
-            if (line.is_there && i < of.n)
-                use(threadIdx.x + k * GR_RUNNING_BLOCK, line, i);
+        constexpr unsigned at_once = 16;
+        unsigned n = count();
+        MOSTLY_ONCE
+        for (unsigned j = 0; j < items; j += at_once)
+            if (j + at_once <= n) {
+                UNROLLED
+                for (unsigned k = 0; k < at_once; k++)
+                    use(true);
+            } else {
+                UNROLLED
+                for (unsigned k = 0; k < at_once; k++)
+                    use(j + k < n);
+            }
+    }
+
+    __device__ __forceinline__ void load(In *staged) const
+    {
+        const In *from = line.in + int64_t(begin + part) * of.step;
+        int64_t step = of.step * apart;
+        In *to = staged + place(threadIdx.x);
+        each([&](bool is_there) {
+            copy_ahead(to, from, is_there);
+            from += step;
+            to += next_place;
+        });
+        wait_for_copies();
+    }
+
+    template <typename Bits> __device__ __forceinline__ void store(const void *staged) const
+    {
+        const Bits *from = static_cast<const Bits *>(staged) + place(threadIdx.x);
+        char *to = static_cast<char *>(line.entry(begin + part));
+        int64_t step = of.to_step * apart;
+        each([&](bool is_there) {
+            if (is_there)
+                *reinterpret_cast<Bits *>(to) = *from;
+            from += next_place;
+            to += step;
+        });
+    }
+
+    /* Stores entries after adding `before` to those before the first one of a new sum. */
+    __device__ __forceinline__ void store_after(const In *staged, const Acc &before) const
+    {
+        size_t until = until_next(of, begin), row = part;
+        const In *from = staged + place(threadIdx.x);
+        char *to = static_cast<char *>(line.entry(begin + part));
+        int64_t step = of.to_step * apart;
+        each([&](bool is_there) {
+            if (is_there)
+                *reinterpret_cast<In *>(to) = row < until ? In(before + Acc(*from)) : *from;
+            row += apart;
+            from += next_place;
+            to += step;
+        });
+    }
+
+    __device__ __forceinline__ void store(const void *staged, unsigned bytes) const
+    {
+        switch (bytes) {
+        case 1: return store<uint8_t>(staged);
+        case 2: return store<uint16_t>(staged);
+        case 4: return store<unsigned>(staged);
+        default: store<unsigned long long>(staged);
         }
     }
 
-    /* Element or entry j of this thread. */
-    __device__ __forceinline__ unsigned own(unsigned j) const
+    /* Bit j: sums begin anew at element j of this thread. */
+    __device__ __forceinline__ uint64_t beginnings() const
     {
-        return padded((part * GR_RUNNING_ITEMS + j) * width + column);
+        uint64_t found = 0;
+        for (size_t j = until_next(of, first); j < items; j += of.period)
+            found |= uint64_t(1) << j;
+        return found;
     }
 
-    __device__ __forceinline__ unsigned count() const
+    static constexpr unsigned at_once = 4; /* there are no gaps within as many of its elements */
+
+    /* Calls use(place, begins) for each at_once of this thread's elements, in their order: the
+     * place of the first one, the next ones being `width` apart, and their bits of `begins`. */
+    template <typename Use> __device__ __forceinline__ void each_own(uint64_t begins, Use use) const
     {
-        size_t left = first < of.n ? of.n - first : 0;
-        return left < GR_RUNNING_ITEMS ? unsigned(left) : unsigned(GR_RUNNING_ITEMS);
+        unsigned k = part * items * width + column;
+        MOSTLY_ONCE
+        for (unsigned j = 0; j < items; j += at_once, begins >>= at_once) {
+            use(place(k), unsigned(begins));
+            k += at_once * width;
+        }
     }
 
-    /* Calls use(x, j, begins) for this thread's elements. */
-    template <typename Use>
-    __device__ __forceinline__ void each_own(const In (&x)[GR_RUNNING_ITEMS], Use use) const
+    /* The sum of this thread's elements from the last one on at which sums begin anew. Returns
+     * whether sums of its elements by themselves are exact. */
+    __device__ __forceinline__ bool add_own(const In *staged, uint64_t begins, Acc *sum) const
     {
-        size_t until = until_next(of, first);
-        unsigned n = count();
-        UNROLLED
-        for (unsigned j = 0; j < GR_RUNNING_ITEMS; j++)
-            if (j < n) {
-                use(x[j], j, until == 0);
-                until = (until ? until : of.period) - 1;
+        if constexpr (is_short<Acc, Few>) {
+            SizesFor<Acc, In> sizes;
+            Few few = 0;
+            each_own(begins, [&](unsigned to, unsigned begins) {
+                UNROLLED
+                for (unsigned i = 0; i < at_once; i++) {
+                    few = begins >> i & 1 ? 0 : few;
+                    add_short<Acc>(few, sizes, staged[to + i * width]);
+                }
+            });
+            if (sizes.allow(items)) {
+                add_to(*sum, few);
+                return true;
             }
-    }
-
-    __device__ __forceinline__ Run<Acc> sum_of(const In (&x)[GR_RUNNING_ITEMS]) const
-    {
-        Run<Acc> run = {Acc(0), false};
-        each_own(x, [&](In element, unsigned, bool begins) {
-            if (begins)
-                run = {Acc(0), true};
-            add_to(run.sum, element);
+        }
+        each_own(begins, [&](unsigned to, unsigned begins) {
+            UNROLLED
+            for (unsigned i = 0; i < at_once; i++) {
+                if (begins >> i & 1)
+                    *sum = Acc(0);
+                add_to(*sum, staged[to + i * width]);
+            }
         });
-        return run;
+        return false;
     }
 
-    /* The sums of the threads before this one, and of the whole tile. */
-    __device__ __forceinline__ Run<Acc> scan(Run<Acc> run, Run<Acc> *of_warps,
+    /* Makes this thread's entries: `sum` is that of all elements before. Returns whether all are
+     * proven. If sums of its elements by themselves are exact, most entries are rounded in a short
+     * way. */
+    __device__ __forceinline__ bool put_own(const In *staged, char *entries, const gr_sums &out,
+                                            uint64_t begins, bool is_exact, Acc sum) const
+    {
+        constexpr int type = load_of<In>();
+        bool is_done = true, is_usual = out.type == type;
+        if constexpr (is_short<Acc, Few>) {
+            if (is_exact && is_usual) {
+                gr_format format = gr_format_of(gr_load(type));
+                double least = least_far(sum.of, out, format), few = 0;
+                bool is_zero = sum.of.sum == 0 && sum.of.rest == 0 && sum.of.bound == 0;
+                double exact_below =
+                    is_zero ? INFINITY : 0; /* smaller entries are of `few` alone */
+                In *put = reinterpret_cast<In *>(entries);
+                each_own(begins, [&](unsigned to, unsigned begins) {
+                    if (begins & 1)
+                        sum = Acc(0), few = 0, exact_below = INFINITY;
+                    bool is_far = begins % (1 << at_once) < 2;
+                    double sum_there = few, rounded[at_once];
+                    if (is_far) {
+                        UNROLLED
+                        for (unsigned i = 0; i < at_once; i++) {
+                            add_short<Acc>(sum_there, staged[to + i * width]);
+                            is_far &=
+                                round_far(sum.of.sum + sum_there, least, format, &rounded[i]) ||
+                                gr_magnitude(sum_there) < exact_below;
+                        }
+                    }
+                    if (is_far) {
+                        few = sum_there;
+                        UNROLLED
+                        for (unsigned i = 0; i < at_once; i++)
+                            put[to + i * width] = converted<In>(rounded[i]);
+                        return;
+                    }
+                    MOSTLY_ONCE
+                    for (unsigned i = 0; i < at_once; i++, to += width) {
+                        if (i > 0 && (begins >> i & 1))
+                            sum = Acc(0), few = 0, exact_below = INFINITY;
+                        add_short<Acc>(few, staged[to]);
+                        if (round_far(sum.of.sum + few, least, format, rounded) ||
+                            gr_magnitude(few) < exact_below) {
+                            put[to] = converted<In>(*rounded);
+                            continue;
+                        }
+                        Acc entry = sum;
+                        add_to(entry, few);
+                        is_done &= put_entry<In>(&put[to], out, entry);
+                    }
+                });
+                return is_done;
+            }
+        } else if constexpr (!is_proven<Acc>)
+            if (is_usual) {
+                In *put = reinterpret_cast<In *>(entries);
+                each_own(begins, [&](unsigned to, unsigned begins) {
+                    In x[at_once];
+                    UNROLLED
+                    for (unsigned i = 0; i < at_once; i++)
+                        x[i] = staged[to + i * width];
+                    UNROLLED
+                    for (unsigned i = 0; i < at_once; i++) {
+                        sum = begins >> i & 1 ? Acc(0) : sum;
+                        add_to(sum, x[i]);
+                        put[to + i * width] = converted<In>(sum);
+                    }
+                });
+                return true;
+            }
+        each_own(begins, [&](unsigned to, unsigned begins) {
+            MOSTLY_ONCE
+            for (unsigned i = 0; i < at_once; i++, to += width, begins >>= 1) {
+                if (begins & 1)
+                    sum = Acc(0);
+                add_to(sum, staged[to]);
+                is_done &= put_entry<In>(entries + to * out.bytes, out, sum);
+            }
+        });
+        return is_done;
+    }
+
+    /* The sums of the threads of the column before this one. `total` is, in the column's last
+     * thread, the sum of all. `has_any`: of the warp's threads, any has a sum. */
+    __device__ __forceinline__ Run<Acc> scan(Run<Acc> run, bool has_any, Run<Acc> *of_warps,
                                              Run<Acc> *total) const
     {
         unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-        for (unsigned lanes = width; lanes < 32; lanes *= 2) {
+        for (unsigned lanes = width; has_any && lanes < 32; lanes *= 2) {
             Run<Acc> sum = from_lane_below(run, lanes);
-            if (lane >= lanes) {
-                sum.append(run);
-                run = sum;
-            }
+            if (lane >= lanes)
+                run = joined(sum, run);
         }
         Run<Acc> own = from_lane_below(run, width < 32 ? width : 0), before = {Acc(0), false};
         if (lane + width >= 32)
             of_warps[warp * width + column] = run;
         __syncthreads();
-        *total = before;
-        for (unsigned w = 0; w < GR_RUNNING_BLOCK / 32; w++) {
-            if (w == warp)
-                before = *total;
-            total->append(of_warps[w * width + column]);
+        MOSTLY_ONCE
+        for (unsigned w = 0; w < warp; w++)
+            before.append(of_warps[w * width + column]);
+        *total = joined(before, run);
+        return lane < width ? before : joined(before, own);
+    }
+
+    __device__ __forceinline__ Told<Acc> *told(void *sums, size_t t) const
+    {
+        return static_cast<Told<Acc> *>(sums) + (t * of.strips + strip) * width + column;
+    }
+
+    /* The number of tiles of a group, or of a stretch without groups. */
+    __device__ __forceinline__ unsigned in_group() const
+    {
+        return of.groups ? GR_RUNNING_STRETCH / GR_RUNNING_GROUPS : GR_RUNNING_STRETCH;
+    }
+
+    /* The sum of what lies before this tile, from its stretch's beginning on, or, if not
+     * `with_groups`, from its group's, in a column's last thread. The first threads add up groups,
+     * and the other ones tiles. */
+    __device__ __forceinline__ Run<Acc> sum_of_told(bool with_groups, Run<Acc> *of_warps) const
+    {
+        constexpr unsigned at_once = sizeof(Acc) > 8 ? 2 : 4;
+        unsigned n = in_group(), group = tile / n, sums = of.groups + n;
+        unsigned own = sums > apart ? sums / apart : 1, first = part * own;
+        bool of_tiles = first >= of.groups;
+        unsigned from = of_tiles ? group * n + (first - of.groups)
+                                 : tile / GR_RUNNING_STRETCH * of.groups + first;
+        unsigned end = of_tiles ? tile : group;
+        unsigned there = first < sums && from < end && (of_tiles || with_groups) ? end - from : 0;
+        size_t next = of.strips * width, elements = size_t(rows) * (of_tiles ? 1 : n);
+        const Told<Acc> *at = told(of_tiles ? memory.sums : memory.group_sums, from);
+        Run<Acc> run = {Acc(0), false}, total;
+        MOSTLY_ONCE
+        for (unsigned j = 0; j < own; j += at_once) {
+            Acc sum[at_once];
+            bool is_told[at_once];
+            UNROLLED
+            for (unsigned k = 0; k < at_once; k++)
+                if (j + k < own && j + k < there)
+                    is_told[k] = at[(j + k) * next].is_told(&sum[k]);
+            UNROLLED
+            for (unsigned k = 0; k < at_once; k++)
+                if (j + k < own && j + k < there) {
+                    size_t begin = (from + j + k) * elements;
+                    if (!is_told[k])
+                        sum[k] = at[(j + k) * next].wait();
+                    run.append({sum[k], begins_within(of, begin, begin + elements)});
+                }
         }
-        if (lane >= width)
-            before.append(own);
-        return before;
+        scan(run, (threadIdx.x / 32 * 32 >> of.log_width) * own < sums, of_warps, &total);
+        return total;
     }
 
-    __device__ __forceinline__ size_t number(size_t t) const
+    __device__ __forceinline__ bool is_teller() const
     {
-        return t * of.strips + strip;
+        return part == apart - 1;
     }
 
-    /* The sum of tile t, which another block has written. */
-    __device__ __forceinline__ Run<Acc> of_tile(size_t t, unsigned c) const
+    /* Tells other blocks of this tile's sum. */
+    __device__ __forceinline__ void tell(const Run<Acc> &total) const
     {
-        wait_for(&memory.summed[number(t)]);
-        return {current<Acc>(memory.sums, number(t) * width + c),
-                begins_within(of, t * rows, (t + 1) * rows)};
+        if (is_teller())
+            told(memory.sums, tile)->tell(total.sum);
     }
 
-    __device__ __forceinline__ bool group_begins(size_t g) const
-    {
-        size_t elements = rows * GR_RUNNING_GROUP;
-        return begins_within(of, g * elements, (g + 1) * elements);
-    }
-
-    /* The sum of the groups before group g, from the nearest one on up to which the sum is known.
-     * Additions in the order of the groups make it the same in every run. */
-    __device__ __forceinline__ Acc before_group(size_t g, unsigned c) const
-    {
-        unsigned lane = threadIdx.x % 32, far;
-        bool is_there = lane < g;
-        size_t k = is_there ? number(g - 1 - lane) : 0;
-        do {
-            bool is_known = is_there && load_current(&memory.group_known[k]);
-            bool is_summed = is_there && load_current(&memory.group_summed[k]);
-            unsigned known = __ballot_sync(0xffffffffu, is_known),
-                     summed = __ballot_sync(0xffffffffu, is_summed);
-            unsigned nearest = known & (0u - known);
-            far = known && ((nearest - 1) & ~summed) == 0 ? (unsigned)__ffs((int)known) : 0;
-            if (!far)
-                __nanosleep(20);
-        } while (!far);
-        __threadfence();
-        Run<Acc> run = {Acc(0), false};
-        if (lane < far && is_there) {
-            bool is_known = lane == far - 1;
-            run.sum =
-                current<Acc>(is_known ? memory.group_before : memory.group_sums, k * width + c);
-            run.begins = !is_known && group_begins(g - 1 - lane);
-        }
-        Run<Acc> sum = from_lane(run, (int)far - 1);
-        for (unsigned i = far - 1; i-- > 0;)
-            sum.append(from_lane(run, (int)i));
-        return sum.sum;
-    }
-
-    /* The sum of the tiles of this group before this one. */
-    __device__ __forceinline__ Run<Acc> in_group(unsigned c) const
-    {
-        unsigned lane = threadIdx.x % 32, place = unsigned(tile % GR_RUNNING_GROUP);
-        Run<Acc> run = {Acc(0), false};
-        if (lane < place)
-            run = of_tile(tile - place + lane, c);
-        for (unsigned lanes = 1; lanes < 32; lanes *= 2) {
-            Run<Acc> next = from_lane_above(run, lanes);
-            if (lane + lanes < 32)
-                run.append(next);
-        }
-        return from_lane(run, 0);
-    }
-
-    /* Leaves the sums before this tile in `before`, one per column, and tells other blocks of this
-     * tile's, `total`. The last tile of a group also adds up the group, and all up to it. */
-    __device__ __forceinline__ void look_back(const Run<Acc> &total, Run<Acc> *totals,
+    /* Stores the sum before this tile in before[column]. A column's last thread tells other blocks
+     * of what this tile ends; `total` is its sum there. The order of all additions is the same in
+     * every run. */
+    __device__ __forceinline__ void look_back(const Run<Acc> &total, Run<Acc> *of_warps,
                                               Run<Acc> *before) const
     {
-        unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-        size_t me = number(tile), g = tile / GR_RUNNING_GROUP, group = number(g);
-        bool is_last = tile % GR_RUNNING_GROUP == GR_RUNNING_GROUP - 1;
-        if (part == 0) {
-            totals[column] = total;
-            static_cast<Acc *>(memory.sums)[me * width + column] = total.sum;
-            __threadfence();
+        unsigned n = in_group(), stretch = tile / GR_RUNNING_STRETCH;
+        bool is_known = stretch == 0;
+        Run<Acc> all = {Acc(0), false};
+        if (is_teller() && stretch > 0)
+            is_known = told(memory.up_to, stretch - 1)->is_told(&all.sum);
+        if (of.groups && tile % n == n - 1) {
+            Run<Acc> tiles = sum_of_told(false, of_warps);
+            if (is_teller())
+                told(memory.group_sums, tile / n)->tell(joined(tiles, total).sum);
+            __syncthreads();
+        }
+        Run<Acc> near = sum_of_told(true, of_warps);
+        if (is_teller()) {
+            if (!is_known && !near.begins)
+                all.sum = told(memory.up_to, stretch - 1)->wait();
+            all.append(near);
+            if (tile % GR_RUNNING_STRETCH == GR_RUNNING_STRETCH - 1)
+                told(memory.up_to, stretch)->tell(joined(all, total).sum);
+            before[column] = all;
         }
         __syncthreads();
-        if (threadIdx.x == 0)
-            atomicExch(&memory.summed[me], 1u);
-        for (unsigned c = warp; c < width; c += GR_RUNNING_BLOCK / 32) {
-            Run<Acc> run = in_group(c);
-            if (lane == 0) {
-                before[c] = run;
-                run.append(totals[c]);
-                totals[c] = run;
-                if (is_last)
-                    static_cast<Acc *>(memory.group_sums)[group * width + c] = run.sum;
-                __threadfence();
-            }
-        }
-        __syncthreads();
-        if (is_last && threadIdx.x == 0)
-            atomicExch(&memory.group_summed[group], 1u);
-        for (unsigned c = warp; c < width; c += GR_RUNNING_BLOCK / 32) {
-            Run<Acc> all = {Acc(0), false}; /* before this group */
-            if (g > 0 && !before[c].begins)
-                all.sum = is_last ? before_group(g, c) : known_before(g, c);
-            __syncwarp(); /* all lanes have read before[c] */
-            if (lane == 0) {
-                Run<Acc> known = all;
-                known.append(totals[c]);
-                if (is_last)
-                    static_cast<Acc *>(memory.group_before)[group * width + c] = known.sum;
-                all.append(before[c]);
-                before[c] = all;
-                __threadfence();
-            }
-        }
-        __syncthreads();
-        if (is_last && threadIdx.x == 0)
-            atomicExch(&memory.group_known[group], 1u);
-    }
-
-    __device__ __forceinline__ Acc known_before(size_t g, unsigned c) const
-    {
-        wait_for(&memory.group_known[number(g - 1)]);
-        return current<Acc>(memory.group_before, number(g - 1) * width + c);
     }
 };
 

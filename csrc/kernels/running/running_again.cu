@@ -17,13 +17,14 @@ __global__ void __launch_bounds__(GR_RUNNING_BLOCK)
     if constexpr (is_proven<Acc>) {
         if (!*memory.any_again)
             return;
+        constexpr size_t length = GR_RUNNING_WALK(sizeof(In));
         auto grid = cooperative_groups::this_grid();
-        size_t walks = (of.n + GR_RUNNING_WALK - 1) / GR_RUNNING_WALK, lines = of.strips * of.width;
+        size_t walks = (of.n + length - 1) / length, lines = of.strips * of.width;
         size_t id = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
         size_t threads = (size_t)gridDim.x * blockDim.x;
         for (size_t k = id; k < walks * lines; k += threads) {
             Line<In> line(of, out.of.base, k % lines / of.width, unsigned(k % of.width));
-            size_t begin = k / lines * GR_RUNNING_WALK, end = begin + GR_RUNNING_WALK;
+            size_t begin = k / lines * length, end = begin + length;
             GrowingDigits sum;
             if (line.is_there)
                 walk(line, begin, end < of.n ? end : of.n, &sum, [](size_t) {});
@@ -42,17 +43,17 @@ __global__ void __launch_bounds__(GR_RUNNING_BLOCK)
             bool are_flags = k % GR_EXACT_WORDS == GR_EXACT_DIGITS;
             for (size_t w = 0; w < walks; w++) {
                 int64_t *word = memory.digits + w * lines * GR_EXACT_WORDS + k, own = *word;
-                size_t begin = w * GR_RUNNING_WALK;
+                size_t begin = w * length;
                 *word = before;
-                before = begins_within(of, begin, begin + GR_RUNNING_WALK) ? own
-                         : are_flags                                       ? before | own
-                                                                           : before + own;
+                before = begins_within(of, begin, begin + length) ? own
+                         : are_flags                              ? before | own
+                                                                  : before + own;
             }
         }
         grid.sync();
         for (size_t k = id; k < walks * lines; k += threads) {
             Line<In> line(of, out.of.base, k % lines / of.width, unsigned(k % of.width));
-            size_t begin = k / lines * GR_RUNNING_WALK, end = begin + GR_RUNNING_WALK;
+            size_t begin = k / lines * length, end = begin + length;
             if (!line.is_there || !memory.again[k / of.width])
                 continue;
             GrowingDigits sum;

@@ -1,15 +1,16 @@
 /* scan_look_back: one launch. Each element is read once and written once, as a copy does.
  *
- * A block tells the sum of its tile to the blocks behind it. Then it looks back, tile by tile: it
- * adds the sums of the tiles before its own, until it comes to one that knows the sum of everything
- * up to its end. Now this block knows that sum, too, and tells it.
+ * Each warp makes running sums of its part of the block's tile, 32 elements at a time. Then the
+ * block tells the sum of its tile to the blocks behind it. And it looks back: one warp adds the
+ * sums of the 32 tiles before its own, and of 32 more, until it comes to a tile that knows the sum
+ * of everything up to its end. Now this block knows that sum, too, and tells it.
  *
  * A block waits only for tiles with lower numbers. Tiles are numbered by a ticket that is drawn
  * when a block starts, so those blocks have started, too, and no order of blocks can hang.
  * `__threadfence` keeps a sum from arriving after the mark that says it is there.
  *
- * Still wasted: one thread looks back while its block waits. And how far it must look depends on
- * the other blocks, so floats are added in an order that changes from run to run. */
+ * Still wasted: the other warps wait while one looks back. And how far it must look depends on the
+ * other blocks, so floats are added in an order that changes from run to run. */
 #include "parts/scan.h"
 
 enum { UNKNOWN, OF_TILE, UP_TO_TILE }; /* what is known of a tile */
@@ -19,41 +20,51 @@ __global__ void scan_look_back(In in, Acc *out, size_t n, Acc *work, unsigned *t
 {
     constexpr unsigned each = 8; /* elements of a thread */
     Acc *before = shared_array<Acc>() + 32;
-    unsigned tid = threadIdx.x, *known = ticket + 1, *drawn = known + gridDim.x;
+    unsigned tid = threadIdx.x, lane = tid % 32, *known = ticket + 1, *drawn = known + gridDim.x;
     Acc *of_tile = work, *up_to_tile = work + gridDim.x;
 
     if (tid == 0)
         drawn[blockIdx.x] = atomicAdd(ticket, 1u);
     __syncthreads();
     unsigned tile = drawn[blockIdx.x];
-    size_t first = (size_t)tile * each * blockDim.x + tid;
+    size_t first = ((size_t)tile * blockDim.x + tid - lane) * each + lane;
 
-    Acc entry[each], sum = 0;
+    Acc entry[each], of_warp = 0, sum;
     for (unsigned k = 0; k < each; k++) {
-        size_t i = first + k * blockDim.x;
-        Acc own = i < n ? Acc(in[i]) : Acc(0);
-        entry[k] = block_scan(tid == 0 ? sum + own : own, &sum);
+        size_t i = first + k * 32;
+        entry[k] = of_warp + warp_scan(i < n ? Acc(in[i]) : Acc(0));
+        of_warp = __shfl_sync(0xffffffffu, entry[k], 31);
     }
+    Acc earlier = block_scan(lane == 31 ? of_warp : Acc(0), &sum); /* lane 0: of earlier warps */
+    earlier = __shfl_sync(0xffffffffu, earlier, 0);
 
-    if (tid == 0) {
-        Acc earlier = 0;
-        of_tile[tile] = sum;
+    if (tid < 32) {
+        if (lane == 0)
+            of_tile[tile] = sum;
         __threadfence();
-        atomicExch(&known[tile], OF_TILE);
-        for (unsigned k = tile, found = UNKNOWN; k > 0 && found != UP_TO_TILE; k--) {
-            while ((found = load_current(&known[k - 1])) == UNKNOWN)
+        if (lane == 0)
+            atomicExch(&known[tile], OF_TILE);
+        Acc all = 0;
+        for (unsigned end = tile, ends = 0; end > 0 && !ends; end = end > 32 ? end - 32 : 0) {
+            unsigned k = end - 1 - lane, found = lane < end ? UNKNOWN : OF_TILE;
+            while (found == UNKNOWN && (found = load_current(&known[k])) == UNKNOWN)
                 __nanosleep(20);
             __threadfence();
-            earlier = (found == UP_TO_TILE ? up_to_tile : of_tile)[k - 1] + earlier;
+            ends = __ballot_sync(0xffffffffu, found == UP_TO_TILE);
+            bool is_near = lane < end && (ends & ((1u << lane) - 1)) == 0;
+            Acc *of = found == UP_TO_TILE ? up_to_tile : of_tile;
+            all = warp_sum(is_near ? of[k] : Acc(0)) + all;
         }
-        up_to_tile[tile] = earlier + sum;
+        if (lane == 0) {
+            *before = all;
+            up_to_tile[tile] = all + sum;
+        }
         __threadfence();
-        atomicExch(&known[tile], UP_TO_TILE);
-        *before = earlier;
+        if (lane == 0)
+            atomicExch(&known[tile], UP_TO_TILE);
     }
     __syncthreads();
-
     for (unsigned k = 0; k < each; k++)
-        if (first + k * blockDim.x < n)
-            out[first + k * blockDim.x] = *before + entry[k];
+        if (first + k * 32 < n)
+            out[first + k * 32] = *before + earlier + entry[k];
 }
