@@ -7,7 +7,6 @@ with the reason.
 
 from __future__ import annotations
 
-import json
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -109,10 +108,8 @@ def made(begun: Row, rows: Sequence[Row]) -> Row:
 
 
 def write(path: Path, record: Row) -> None:
-    """Writes a record, a row on a line."""
-    rows = ",\n".join(json.dumps(row) for row in record["rows"])
-    text = json.dumps({**record, "rows": []}, indent=1)
-    output_files.write(path, text.replace('"rows": []', f'"rows": [\n{rows}\n ]') + "\n")
+    """Writes a record's file."""
+    output_files.write(path, json_files.text_of(record))
 
 
 def keeping(

@@ -59,9 +59,18 @@ def read_record(path: Path, kind: str, schema: int = 1, **kinds: Any) -> dict[st
 
 def write(path: Path, value: object) -> None:
     """Writes a file, and its folder if there is none, as `text_files.write` does."""
-    text = json.dumps(value, indent=1) + "\n"
+    text = text_of(value)
     path.resolve().parent.mkdir(parents=True, exist_ok=True)
     text_files.write(path, text)
+
+
+def text_of(value: object) -> str:
+    """The text of a file. Each of a record's rows is a line."""
+    if not isinstance(value, dict) or "rows" not in value:
+        return json.dumps(value, indent=1) + "\n"
+    rows = ",\n".join(json.dumps(row) for row in value["rows"])
+    text = json.dumps({**value, "rows": []}, indent=1)
+    return text.replace('"rows": []', f'"rows": [\n{rows}\n ]') + "\n"
 
 
 @contextmanager
