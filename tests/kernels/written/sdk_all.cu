@@ -50,57 +50,6 @@ template <class T> __global__ void reduce0(T *g_idata, T *g_odata, unsigned int 
     }
     if (tid == 0) g_odata[blockIdx.x] = sdata[0];
 }
-template <class T> __global__ void reduce1(T *g_idata, T *g_odata, unsigned int n)
-{
-    cg::thread_block cta = cg::this_thread_block();
-    T *sdata = SharedMemory<T>();
-    unsigned int tid = threadIdx.x;
-    unsigned int i = blockIdx.x * blockDim.x + threadIdx.x;
-    sdata[tid] = (i < n) ? g_idata[i] : 0;
-    cg::sync(cta);
-    for (unsigned int s = 1; s < blockDim.x; s *= 2) {
-        int index = 2 * s * tid;
-        if (index < blockDim.x) {
-            sdata[index] += sdata[index + s];
-        }
-        cg::sync(cta);
-    }
-    if (tid == 0) g_odata[blockIdx.x] = sdata[0];
-}
-template <class T> __global__ void reduce2(T *g_idata, T *g_odata, unsigned int n)
-{
-    cg::thread_block cta = cg::this_thread_block();
-    T *sdata = SharedMemory<T>();
-    unsigned int tid = threadIdx.x;
-    unsigned int i = blockIdx.x * blockDim.x + threadIdx.x;
-    sdata[tid] = (i < n) ? g_idata[i] : 0;
-    cg::sync(cta);
-    for (unsigned int s = blockDim.x / 2; s > 0; s >>= 1) {
-        if (tid < s) {
-            sdata[tid] += sdata[tid + s];
-        }
-        cg::sync(cta);
-    }
-    if (tid == 0) g_odata[blockIdx.x] = sdata[0];
-}
-template <class T> __global__ void reduce3(T *g_idata, T *g_odata, unsigned int n)
-{
-    cg::thread_block cta = cg::this_thread_block();
-    T *sdata = SharedMemory<T>();
-    unsigned int tid = threadIdx.x;
-    unsigned int i = blockIdx.x * (blockDim.x * 2) + threadIdx.x;
-    T mySum = (i < n) ? g_idata[i] : 0;
-    if (i + blockDim.x < n) mySum += g_idata[i + blockDim.x];
-    sdata[tid] = mySum;
-    cg::sync(cta);
-    for (unsigned int s = blockDim.x / 2; s > 0; s >>= 1) {
-        if (tid < s) {
-            sdata[tid] = mySum = mySum + sdata[tid + s];
-        }
-        cg::sync(cta);
-    }
-    if (tid == 0) g_odata[blockIdx.x] = mySum;
-}
 template <class T, unsigned int blockSize>
 __global__ void reduce4(T *g_idata, T *g_odata, unsigned int n)
 {
