@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -39,6 +39,10 @@ __all__ = [
 ]
 
 Dims = int | Sequence[int] | None
+# Arguments of operators: dimensions, the batched dimension of each argument, ids or offsets.
+Axes = Sequence[int] | None
+Batched = tuple[int | None, ...]
+Numbers: TypeAlias = "torch.Tensor | None"
 
 
 def sum(
@@ -144,11 +148,7 @@ def _host_array(x: torch.Tensor) -> np.ndarray[Any, Any]:
 
 @_add.register_fake
 def _(
-    x: torch.Tensor,
-    dim: Sequence[int] | None,
-    keepdim: bool,
-    dtype: torch.dtype | None,
-    strategy: str,
+    x: torch.Tensor, dim: Axes, keepdim: bool, dtype: torch.dtype | None, strategy: str
 ) -> torch.Tensor:
     shape = _shape(x.shape, _axes(x, dim), keepdim)
     return x.new_empty(shape, dtype=_result_dtype(x, dtype))
@@ -176,19 +176,13 @@ _add.register_autograd(_gradient, setup_context=_remember)
 
 @_add.register_vmap
 def _(
-    info: Any,
-    in_dims: tuple[int | None, ...],
-    x: torch.Tensor,
-    dim: Sequence[int] | None,
-    keepdim: bool,
-    dtype: torch.dtype | None,
-    strategy: str,
+    info: Any, in_dims: Batched, x: torch.Tensor, dim: Axes, *how: Any
 ) -> tuple[torch.Tensor, int | None]:
     if in_dims[0] is None:
-        return _add(x, dim, keepdim, dtype, strategy), None
+        return _add(x, dim, *how), None
     x = x.movedim(in_dims[0], 0)
     dims = range(x.dim() - 1) if dim is None else dim
-    return _add(x, [one + 1 for one in dims], keepdim, dtype, strategy), 0
+    return _add(x, [one + 1 for one in dims], *how), 0
 
 
 # --- running sums ------------------------------------------------------------------------------
@@ -402,12 +396,7 @@ def _made(
 
 @_made.register_fake
 def _(
-    x: torch.Tensor,
-    kind: str,
-    dim: Sequence[int] | None,
-    keepdim: bool,
-    dtype: torch.dtype | None,
-    correction: float,
+    x: torch.Tensor, kind: str, dim: Axes, keepdim: bool, dtype: torch.dtype | None, *how: Any
 ) -> torch.Tensor:
     return x.new_empty(_shape(x.shape, _axes(x, dim), keepdim), dtype=_dtype_of(x, kind, dtype))
 
@@ -431,20 +420,13 @@ _made.register_autograd(_statistic_gradient, setup_context=_remember_statistic)
 
 @_made.register_vmap
 def _(
-    info: Any,
-    in_dims: tuple[int | None, ...],
-    x: torch.Tensor,
-    kind: str,
-    dim: Sequence[int] | None,
-    keepdim: bool,
-    dtype: torch.dtype | None,
-    correction: float,
+    info: Any, in_dims: Batched, x: torch.Tensor, kind: str, dim: Axes, keepdim: bool, *how: Any
 ) -> tuple[torch.Tensor, int | None]:
     x = x.movedim(in_dims[0] or 0, 0)
     dims = [one + 1 for one in (range(x.dim() - 1) if dim is None else dim)]
     if not dims:  # of scalars
-        return _made(x.unsqueeze(1), kind, [1], False, dtype, correction), 0
-    return _made(x, kind, dims, keepdim, dtype, correction), 0
+        return _made(x.unsqueeze(1), kind, [1], False, *how), 0
+    return _made(x, kind, dims, keepdim, *how), 0
 
 
 @torch.library.custom_op("gpureduce::vecdot", mutates_args=())
@@ -476,7 +458,7 @@ _multiplied.register_autograd(_products, setup_context=_remember_factors)
 
 @_multiplied.register_vmap
 def _(
-    info: Any, in_dims: tuple[int | None, ...], x: torch.Tensor, y: torch.Tensor, dim: int
+    info: Any, in_dims: Batched, x: torch.Tensor, y: torch.Tensor, dim: int
 ) -> tuple[torch.Tensor, int | None]:
     both = [one.unsqueeze(0).expand(info.batch_size, *one.shape) if at is None
             else one.movedim(at, 0) for one, at in zip((x, y), in_dims, strict=False)]  # fmt: skip
@@ -659,15 +641,9 @@ def _add_segments(
 
 @_add_segments.register_fake
 def _(
-    values: torch.Tensor,
-    segment_ids: torch.Tensor | None,
-    offsets: torch.Tensor | None,
-    num_segments: int,
-    dtype: torch.dtype | None,
-    strategy: str,
-    sorted: bool | None,
-    check: bool,
-) -> torch.Tensor:
+    values: torch.Tensor, segment_ids: Numbers, offsets: Numbers, num_segments: int,
+    dtype: torch.dtype | None, *how: Any,
+) -> torch.Tensor:  # fmt: skip
     return values.new_empty((num_segments, *values.shape[1:]), dtype=_result_dtype(values, dtype))
 
 
@@ -696,17 +672,9 @@ _add_segments.register_autograd(_gather, setup_context=_remember_segments)
 
 @_add_segments.register_vmap
 def _(
-    info: Any,
-    in_dims: tuple[int | None, ...],
-    values: torch.Tensor,
-    segment_ids: torch.Tensor | None,
-    offsets: torch.Tensor | None,
-    num_segments: int,
-    dtype: torch.dtype | None,
-    strategy: str,
-    sorted: bool | None,
-    check: bool,
-) -> tuple[torch.Tensor, int | None]:
+    info: Any, in_dims: Batched, values: torch.Tensor, segment_ids: Numbers, offsets: Numbers,
+    num_segments: int, dtype: torch.dtype | None, strategy: str, sorted: bool | None, check: bool,
+) -> tuple[torch.Tensor, int | None]:  # fmt: skip
     size = info.batch_size
     if in_dims[2] is not None:
         raise NotImplementedError("offsets cannot be batched: pass segment_ids")
