@@ -58,7 +58,8 @@ IDS: int
 FINISH_BATCH: int
 
 _T = TypeVar("_T")
-_Terms = tuple[int, int, np.ndarray[Any, Any], np.ndarray[Any, Any] | None]
+_Array = np.ndarray[Any, Any]
+_Terms = tuple[int, int, _Array, _Array | None]
 
 class ContextValue(Generic[_T]):
     def __new__(cls, variable: ContextVar[_T], value: _T, /) -> ContextValue[_T]: ...
@@ -105,26 +106,14 @@ class Exact:
     @property
     def components(self) -> int: ...
     def add(
-        self,
-        array: np.ndarray[Any, Any],
-        load: int,
-        components: int,
-        counts: bool,
-        threads: int,
-        /,
+        self, array: _Array, load: int, components: int, counts: bool, threads: int, /
     ) -> float: ...
     def add_state(self, state: bytes, component: int, counts: bool, /) -> None: ...
     @property
     def flags(self) -> int: ...
     def merge(self, other: Exact, negative: bool = ..., /) -> None: ...
     def add_products(
-        self,
-        x: np.ndarray[Any, Any],
-        y: np.ndarray[Any, Any],
-        low: Exact,
-        high: Exact,
-        counts: bool,
-        /,
+        self, x: _Array, y: _Array, low: Exact, high: Exact, counts: bool, /
     ) -> None: ...
     def variance(
         self, low: Exact, squares: Exact, high: Exact, root: bool, ddof: float, load: int, /
@@ -139,14 +128,11 @@ class Exact:
     def from_digits(cls, words: bytes, /) -> Exact: ...
 
 def sum_array(
-    array: np.ndarray[Any, Any],
-    exactly: bool,
-    common: Callable[[np.dtype[Any], bool], dict[str, Any]] | None,
-    /,
+    array: _Array, exactly: bool, common: Callable[[np.dtype[Any], bool], dict[str, Any]] | None, /
 ) -> SumResult | None: ...
 @overload
 def sum_axis(
-    array: np.ndarray[Any, Any],
+    array: _Array,
     axis: Any,
     keepdims: bool,
     exactly: bool,
@@ -155,7 +141,7 @@ def sum_axis(
 ) -> SumResult | None: ...
 @overload
 def sum_axis(
-    array: np.ndarray[Any, Any],
+    array: _Array,
     axis: tuple[int, ...] | None,
     keepdims: bool,
     exactly: bool,
@@ -170,11 +156,11 @@ def finish(
     first: tuple[_Terms, ...],
     second: tuple[_Terms, ...],
     axes: tuple[int, ...],
-    n: np.ndarray[Any, Any],
-    mean: np.ndarray[Any, Any] | None,
+    n: _Array,
+    mean: _Array | None,
     ddof: float,
     load: int,
-    out: np.ndarray[Any, Any],
+    out: _Array,
     /,
 ) -> None: ...
 def rolling(
@@ -182,25 +168,25 @@ def rolling(
     root: bool,
     divides: bool,
     ddof: float,
-    array: np.ndarray[Any, Any],
-    starts: np.ndarray[Any, Any] | None,
-    ends: np.ndarray[Any, Any] | None,
+    array: _Array,
+    starts: _Array | None,
+    ends: _Array | None,
     size: int,
     after: int,
-    counts: np.ndarray[Any, Any] | None,
+    counts: _Array | None,
     least: int,
     load: int,
-    out: np.ndarray[Any, Any],
+    out: _Array,
     /,
 ) -> None: ...
 def running_sums(
-    array: np.ndarray[Any, Any],
+    array: _Array,
     axis: int,
-    offsets: np.ndarray[Any, Any] | None,
+    offsets: _Array | None,
     load: int,
     target: int,
-    out: np.ndarray[Any, Any],
-    before: np.ndarray[Any, Any] | None = None,
+    out: _Array,
+    before: _Array | None = None,
     /,
 ) -> None: ...
 def finish_sums(
@@ -210,21 +196,21 @@ def finish_sums(
     first: int,
     ddof: float,
     second: int,
-    sums: np.ndarray[Any, Any],
-    n: np.ndarray[Any, Any],
+    sums: _Array,
+    n: _Array,
     load: int,
-    out: np.ndarray[Any, Any],
-    unknown: np.ndarray[Any, Any],
+    out: _Array,
+    unknown: _Array,
     /,
 ) -> int: ...
 def unrounded_segments(
-    values: np.ndarray[Any, Any],
-    ids: np.ndarray[Any, Any] | None,
-    offsets: np.ndarray[Any, Any] | None,
+    values: _Array,
+    ids: _Array | None,
+    offsets: _Array | None,
     segments: int,
     load: int,
     term: int,
-    out: np.ndarray[Any, Any],
+    out: _Array,
     /,
 ) -> int: ...
 def finish_plainly(
@@ -237,37 +223,29 @@ def finish_plainly(
     /,
 ) -> Any: ...
 def sum_digits(
-    array: np.ndarray[Any, Any],
+    array: _Array,
     rows: int,
     load: int,
     components: int,
-    words: np.ndarray[Any, Any],
-    other: np.ndarray[Any, Any] | None = ...,
+    words: _Array,
+    other: _Array | None = ...,
     /,
 ) -> None: ...
 def finish_digits(
-    words: np.ndarray[Any, Any],
-    finish: int,
-    components: int,
-    ddof: float,
-    load: int,
-    out: np.ndarray[Any, Any],
-    /,
+    words: _Array, finish: int, components: int, ddof: float, load: int, out: _Array, /
 ) -> None: ...
-def round_digits(
-    words: np.ndarray[Any, Any], load: int, components: int, out: np.ndarray[Any, Any], /
-) -> None: ...
+def round_digits(words: _Array, load: int, components: int, out: _Array, /) -> None: ...
 def sum_segments(
-    values: np.ndarray[Any, Any],
-    ids: np.ndarray[Any, Any] | None,
-    offsets: np.ndarray[Any, Any] | None,
-    out: np.ndarray[Any, Any],
+    values: _Array,
+    ids: _Array | None,
+    offsets: _Array | None,
+    out: _Array,
     source: int,
     wanted: int,
     initial: int | tuple[tuple[float, ...], ...],
     /,
 ) -> tuple[float, int]: ...
-def are_bools(array: np.ndarray[Any, Any], /) -> bool: ...
+def are_bools(array: _Array, /) -> bool: ...
 def cpu_error_factor(n: int, load: int, acc: int, /) -> float: ...
 def cpu_sum_samples(
     integrand: int, start: float, end: float, n: int, acc: int, threads: int, /
