@@ -285,34 +285,6 @@ def test_every_dtype():
 
 
 @pytest.mark.parametrize(
-    ("what", "becomes"),
-    [
-        ("i < n ?", "i < n && n < 100000 ?"),  # right for small sizes
-        ("i < n ?", "i < n && n % 32 == 0 ?"),  # for round sizes
-        ("i < n ?", "i < n && blockDim.x > 32 ?"),  # not for the smallest block
-        ("i < n ?", "i < n && gridDim.x < 60 ?"),  # for few blocks
-        (
-            "        __syncthreads();",
-            "        if (blockIdx.x != 5) __syncthreads();",
-        ),  # races rarely
-        ("        __syncthreads();", "        if (stride != 16) __syncthreads();"),  # in one step
-        (
-            "        __syncthreads();",
-            "        if (blockDim.x != 416) __syncthreads();",
-        ),  # one block
-    ],
-)
-def test_a_kernel_that_is_wrong_rarely(what, becomes):
-    assert what in TREE
-    verdict = gpureduce.check(TREE.replace(what, becomes), "int32")
-    assert not verdict
-    if "sync" in becomes:
-        assert verdict.races.races[0].missing in ("__syncthreads()", "__syncwarp()")
-    else:
-        assert not verdict.right
-
-
-@pytest.mark.parametrize(
     ("rung", "hint"),
     some(
         [

@@ -252,7 +252,6 @@ OF_PROGRAMS = {
     ("sdk_all", "reduce0"): "powers_of_two",
     ("sdk_all", "reduce4"): "nothing wrong found for blocks that are powers of two",
     ("sdk_all", "reduce5"): "powers_of_two at_most_512",
-    ("sdk_all", "reduce6"): "powers_of_two at_most_512",
     ("sdk_all", "reduce7"): "line 32: thread 0 shuffles from lane 16 of its warp",
     ("sdk_simple", "cg_reduce"): "powers_of_two",
     ("fence_sample", "reduceMultiPass"): "nothing wrong found for blocks that are powers of two",
@@ -620,12 +619,13 @@ def test_each_kernel_of_a_program_has_a_verdict(capsys):
 # --- what is no condition ------------------------------------------------------------------------
 
 NO_CONDITION = {
-    "a barrier is missing for one block": TREE.replace(
-        "        __syncthreads();", "        if (blockDim.x != 416) __syncthreads();"
-    ),
-    "a barrier is missing in large blocks": TREE.replace(
-        "        __syncthreads();", "        if (stride < 256) __syncthreads();"
-    ),
+    **{
+        f"a barrier is missing {at}": TREE.replace("        __sync", f"        if ({has}) __sync")
+        for at, has in (
+            ("for one block size", "blockDim.x != 416"), ("in large blocks", "stride < 256"),
+            ("in one block", "blockIdx.x != 5"), ("in one step", "stride != 16"),
+        )
+    },
     "no barrier": TREE.replace("        __syncthreads();\n    }", "    }"),
     "lost updates": plain("size_t i = blockIdx.x * blockDim.x + threadIdx.x;\n"
                           "if (i < n) out[0] += in[i];"),
@@ -635,6 +635,7 @@ NO_CONDITION = {
                       "for (size_t i = 0; i < n; i++) sum += in[i];\n"
                       "out[0] = sum; if (n == 97) out[1] = 1;"),
     "large sizes": TREE.replace("i < n ?", "i < n && n < 100000 ?"),
+    "many blocks": TREE.replace("i < n ?", "i < n && gridDim.x < 60 ?"),
     "a warp barrier is missing, and nothing is volatile": """
 __global__ void last_warp(const float *in, float *out, int n)
 {
@@ -656,6 +657,8 @@ def test_no_condition_makes_these_right(name):
     verdict = gpureduce.check(NO_CONDITION[name], device="emulator")
     assert not verdict and verdict.condition is None, str(verdict)
     assert verdict.failures or verdict.races
+    if name.startswith("a barrier"):
+        assert verdict.races.races[0].missing in ("__syncthreads()", "__syncwarp()")
 
 
 def test_the_weakest_condition_is_found():

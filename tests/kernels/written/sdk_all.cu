@@ -108,43 +108,6 @@ __global__ void reduce5(T *g_idata, T *g_odata, unsigned int n)
     }
     if (cta.thread_rank() == 0) g_odata[blockIdx.x] = mySum;
 }
-template <class T, unsigned int blockSize, bool nIsPow2>
-__global__ void reduce6(T *g_idata, T *g_odata, unsigned int n)
-{
-    cg::thread_block cta = cg::this_thread_block();
-    T *sdata = SharedMemory<T>();
-    unsigned int tid = threadIdx.x;
-    unsigned int i = blockIdx.x * blockSize * 2 + threadIdx.x;
-    unsigned int gridSize = blockSize * 2 * gridDim.x;
-    T mySum = 0;
-    while (i < n) {
-        mySum += g_idata[i];
-        if (nIsPow2 || i + blockSize < n) mySum += g_idata[i + blockSize];
-        i += gridSize;
-    }
-    sdata[tid] = mySum;
-    cg::sync(cta);
-    if ((blockSize >= 512) && (tid < 256)) {
-        sdata[tid] = mySum = mySum + sdata[tid + 256];
-    }
-    cg::sync(cta);
-    if ((blockSize >= 256) && (tid < 128)) {
-        sdata[tid] = mySum = mySum + sdata[tid + 128];
-    }
-    cg::sync(cta);
-    if ((blockSize >= 128) && (tid < 64)) {
-        sdata[tid] = mySum = mySum + sdata[tid + 64];
-    }
-    cg::sync(cta);
-    cg::thread_block_tile<32> tile32 = cg::tiled_partition<32>(cta);
-    if (cta.thread_rank() < 32) {
-        if (blockSize >= 64) mySum += sdata[tid + 32];
-        for (int offset = tile32.size() / 2; offset > 0; offset /= 2) {
-            mySum += tile32.shfl_down(mySum, offset);
-        }
-    }
-    if (cta.thread_rank() == 0) g_odata[blockIdx.x] = mySum;
-}
 template <typename T, unsigned int blockSize, bool nIsPow2>
 __global__ void reduce7(const T *__restrict__ g_idata, T *__restrict__ g_odata, unsigned int n)
 {
