@@ -141,8 +141,10 @@ def strategies(folder: Path) -> list[str]:
 
 def load(library: Path) -> ModuleType:
     """The build as a Python module."""
-    loader = importlib.machinery.ExtensionFileLoader("_mutants", str(library))
-    spec = importlib.util.spec_from_loader("_mutants", loader)
+    name = library.stem
+    loader = importlib.machinery.ExtensionFileLoader(name, str(library))
+    spec = importlib.util.spec_from_loader(name, loader)
+    assert spec
     module = importlib.util.module_from_spec(spec)
     loader.exec_module(module)
     return module

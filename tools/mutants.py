@@ -42,12 +42,17 @@ class Mutant:
 
     def lines(self) -> tuple[int, list[str]]:
         """The number of the line, from 1, and the whole mutated file."""
-        lines = (KERNELS / self.path).read_text().splitlines()
-        found = [i for i, text in enumerate(lines) if text.strip() == self.line]
-        assert len(found) >= self.nth, f"{self.path} has no {self.line!r} number {self.nth}"
-        at = found[self.nth - 1]
-        lines[at] = lines[at].replace(self.line, self.becomes)
-        return at + 1, lines
+        return mutated(KERNELS / self.path, self.line, self.becomes, self.nth)
+
+
+def mutated(path: Path, line: str, becomes: str, nth: int) -> tuple[int, list[str]]:
+    """The number, from 1, of the `nth` line with this text, and the file with it replaced."""
+    lines = path.read_text().splitlines()
+    found = [i for i, text in enumerate(lines) if text.strip() == line]
+    assert len(found) >= nth, f"{path} has no {line!r} number {nth}"
+    at = found[nth - 1]
+    lines[at] = lines[at].replace(line, becomes)
+    return at + 1, lines
 
 
 BLOCK, WARP, FENCE = "__syncthreads()", "__syncwarp()", "__threadfence()"

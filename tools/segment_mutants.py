@@ -10,8 +10,6 @@ faults in csrc/segments.
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -20,14 +18,15 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 from building import modules
 from segment_battery import Array, cases
 
-CSRC = Path(__file__).resolve().parents[1] / "csrc"
+from mutant_build import load
+from mutants import CSRC, mutated
+
 SECONDS = 300  # a battery that takes longer hangs
 
 
@@ -42,11 +41,7 @@ class Mutant:
 
     def text(self) -> str:
         """The whole mutated file."""
-        lines = (CSRC / self.file).read_text().splitlines()
-        found = [i for i, text in enumerate(lines) if text.strip() == self.line]
-        assert len(found) >= self.nth, f"{self.file} has no {self.line!r} number {self.nth}"
-        at = found[self.nth - 1]
-        lines[at] = lines[at].replace(self.line, self.becomes)
+        lines = mutated(CSRC / self.file, self.line, self.becomes, self.nth)[1]
         return "\n".join(lines) + "\n"
 
 
@@ -335,17 +330,6 @@ class ProcessorBuilds:
         library = own / "_host.so"
         tools.link(library, jobs, [])
         return library
-
-
-def load(library: Path) -> ModuleType:
-    """A build as a Python module."""
-    name = library.stem
-    loader = importlib.machinery.ExtensionFileLoader(name, str(library))
-    spec = importlib.util.spec_from_loader(name, loader)
-    assert spec
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
 
 
 # --- the battery -------------------------------------------------------------------------------
