@@ -205,11 +205,17 @@ def known() -> Calibration | None:
     return _known.get(key) or _read(_file(*key), *key)
 
 
-def _measure_and_keep(card: devices.Device) -> Calibration:
-    found = _measure(card)
-    _known[card.name, found.processors] = found
-    _keep(_file(card.name, found.processors), found)
-    return found
+def _measured(*, again: bool) -> Calibration | None:
+    card = _card()
+    if card is None:
+        return None
+    with _measuring:
+        found = None if again else known()
+        if found is None:
+            found = _measure(card)
+            _known[card.name, found.processors] = found
+            _keep(_file(card.name, found.processors), found)
+        return found
 
 
 def calibrate() -> Calibration | None:
@@ -222,11 +228,7 @@ def calibrate() -> Calibration | None:
     >>> found is None or found.cpu.gb_s > 0
     True
     """
-    card = _card()
-    if card is None:
-        return None
-    with _measuring:
-        return _measure_and_keep(card)
+    return _measured(again=True)
 
 
 def calibration() -> Calibration | None:
@@ -242,11 +244,7 @@ def calibration() -> Calibration | None:
     >>> found is None or found.both.card_share > 0
     True
     """
-    card = _card()
-    if card is None:
-        return None
-    with _measuring:
-        return known() or _measure_and_keep(card)
+    return _measured(again=False)
 
 
 def pinned() -> str | None:

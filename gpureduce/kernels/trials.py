@@ -153,11 +153,15 @@ class Subject:
         The traced emulator knows the line of an illegal access. Without `fresh`, scratch memory and
         ticket are as the sum before has left them.
         """
+        module = self._module(case, traced, fresh)
+        return self._number(module.sum(array, self._launch(case))[0])
+
+    def _module(self, case: Case, traced: bool, fresh: bool) -> Any:
         lockstep = case.order.startswith("lockstep")
         module = _emulator_traced if traced or self.traced or lockstep else _emulator
         if fresh:  # memory of exactly this size, and nothing left of the case before
             module.free_scratch()
-        return self._number(module.sum(array, self._launch(case))[0])
+        return module
 
     def operations(self, case: Case) -> tuple[dict[str, int], int, Failure | None]:
         """The counters and the blocks of a case's launches, and what is wrong with its sum."""
@@ -334,10 +338,7 @@ class ScanSubject(Subject):
         self, array: np.ndarray[Any, Any], case: Case, traced: bool = False, fresh: bool = True
     ) -> Any:
         """All entries. Raises CudaError for a fault."""
-        lockstep = case.order.startswith("lockstep")
-        module = _emulator_traced if traced or self.traced or lockstep else _emulator
-        if fresh:
-            module.free_scratch()
+        module = self._module(case, traced, fresh)
         order, _, seed = case.order.partition(" ")
         how = self._arguments(module, array, case)
         module.run(*how, 0, ORDERS.index(order), int(seed or 0))

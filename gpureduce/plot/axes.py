@@ -61,8 +61,7 @@ def axis_speeds(
         label_ends(ax, [(max(line), line[max(line)], name, ink) for name, line, ink in looks])
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
     dashed = "Dashed: a copy of the matrix. " if copy else ""
-    foot(figure, f"{dashed}{made_on(record)}; all in one run, the L2 cache flushed.")
-    return figure
+    return foot(figure, f"{dashed}{made_on(record)}; all in one run, the L2 cache flushed.")
 
 
 def _draw(

@@ -136,8 +136,7 @@ def bandwidth(
     figure, (ax,) = page(8, 5)
     _draw_lines(ax, rows, x, ceiling, per)
     ax.set_title(_titled(title, rows), loc="left", fontsize=11)
-    foot(figure, note_on(results, rows))
-    return figure
+    return foot(figure, note_on(results, rows))
 
 
 def times(results: Record | Iterable[Any], title: str = "") -> Any:
@@ -150,8 +149,7 @@ def times(results: Record | Iterable[Any], title: str = "") -> Any:
     figure, (ax,) = page(8, 4.5)
     _draw_lines(ax, rows, "n", value="median_us")
     ax.set_title(_titled(title, rows), loc="left", fontsize=11)
-    foot(figure, note_on(results, rows))
-    return figure
+    return foot(figure, note_on(results, rows))
 
 
 _QUANTITIES = {"gb_s": "GB/s of input", "median_us": "microseconds"}
@@ -206,8 +204,7 @@ def speedup(results: Record | Iterable[Any], title: str = "") -> Any:
     figure, (ax,) = page(8, 0.9 + 0.42 * len(rows))
     _draw_bars(ax, rows, names)
     ax.set_title(_titled(title, rows), loc="left", fontsize=11)
-    foot(figure, note_on(results, rows))
-    return figure
+    return foot(figure, note_on(results, rows))
 
 
 def _draw_bars(ax: Any, rows: Sequence[Any], names: Sequence[str]) -> None:
@@ -267,8 +264,7 @@ def heatmap(
                     format="{x:.3g}")  # fmt: skip
     if title and panels[0][0]:
         figure.suptitle(title, x=0.01, ha="left", fontsize=11)
-    foot(figure, " ".join(notes))
-    return figure
+    return foot(figure, " ".join(notes))
 
 
 def _panel_name(record: Record) -> str:
@@ -355,8 +351,7 @@ def _compare_gains(records: Sequence[Record], title: str, mine: Record | None) -
             ax.set_title(f"{block} threads per block", loc="left", fontsize=10)
     axes[0].set_ylabel("times as fast as the first rung")
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
-    foot(figure, _all_notes(records))
-    return figure
+    return foot(figure, _all_notes(records))
 
 
 def _line_name(record: Record, yours: bool) -> str:
@@ -406,8 +401,7 @@ def _compare_lines(records: Sequence[Record], title: str, mine: Record | None) -
         name = f"{short_device(record)} (yours)" if record is mine else _panel_name(record)
         ax.set_title(name, loc="left", fontsize=10)
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
-    foot(figure, _all_notes(records))
-    return figure
+    return foot(figure, _all_notes(records))
 
 
 def lines(
@@ -436,8 +430,7 @@ def lines(
     ax.set_ylabel(ylabel)
     ax.set_title(title, loc="left", fontsize=11)
     label_ends(ax, ends)
-    foot(figure, note)
-    return figure
+    return foot(figure, note)
 
 
 def spread(
@@ -469,5 +462,4 @@ def spread(
     ax.set_ylim(len(values) - 0.5, -0.5)
     ax.set_xlabel(xlabel)
     ax.set_title(title, loc="left", fontsize=11)
-    foot(figure, note)
-    return figure
+    return foot(figure, note)

@@ -63,5 +63,4 @@ def apart(distances: Mapping[str, Sequence[float]], title: str = "", note: str =
     ax.set_ylabel("cells between an electron's two places")
     ax.set_title(title, loc="left", fontsize=11)
     label_ends(ax, ends)
-    foot(figure, note)
-    return figure
+    return foot(figure, note)

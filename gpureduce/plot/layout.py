@@ -64,12 +64,13 @@ def page(width: float = 8.0, height: float = 4.5, panels: int = 1, **how: Any) -
     return figure, axes[0]
 
 
-def foot(figure: Any, text: str) -> None:
-    """Adds a note on the source of the figures. It is highlighted if they are not a GPU's."""
+def foot(figure: Any, text: str) -> Any:
+    """The figure with a note on the source of its numbers, highlighted if that is no GPU."""
     warns = "not recorded yet" in text or "emulated" in text.lower()
     ink = WARNING if warns else "#555555"
     lines = textwrap.fill(text, round(figure.get_figwidth() * 15))
     figure.supxlabel(lines, fontsize=8, color=ink, x=0.01, ha="left")
+    return figure
 
 
 def three_digits(value: float) -> str:

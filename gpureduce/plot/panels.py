@@ -66,8 +66,7 @@ def panels(
     if len(names) > 1:
         note = f"In colour: {names[0]}; in grey: {', '.join(names[1:])}. {note}"
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
-    foot(figure, note)
-    return figure
+    return foot(figure, note)
 
 
 _PROFILED = {
@@ -188,8 +187,7 @@ def exact_cost(path: str | Path = "data/exact_h200.json", title: str = "") -> An
     axes[0].set_yticks(range(len(kinds)), kinds, fontsize=9)
     axes[0].set_ylim(len(kinds) - 0.45, -0.55)
     figure.suptitle(title or f"{nbytes // MIB:,} MiB on a card", x=0.01, ha="left", fontsize=11)
-    foot(figure, f"{made_on(record)}; {exact.how_taken(names)}.")
-    return figure
+    return foot(figure, f"{made_on(record)}; {exact.how_taken(names)}.")
 
 
 def beside_cub(path: str | Path = "data/bench_h100.json", title: str = "") -> Any:
@@ -215,8 +213,8 @@ def beside_cub(path: str | Path = "data/bench_h100.json", title: str = "") -> An
         ax.set_title(f"`{name}`", loc="left", fontsize=10)
     axes[0].set_ylabel("times as fast as CUB")
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
-    foot(figure, f"{made_on(record)}; one sum at a time, all in one run, below 1 GiB in turns.")
-    return figure
+    note = f"{made_on(record)}; one sum at a time, all in one run, below 1 GiB in turns."
+    return foot(figure, note)
 
 
 def _draw_ratios(ax: Any, rows: Sequence[Row], limit: Sequence[Row]) -> None:

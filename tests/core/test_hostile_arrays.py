@@ -327,14 +327,6 @@ def test_dtypes_whose_destructor_runs_a_sum(monkeypatch):
     assert float(add(halves, timing=False).value) == 1000
 
 
-def test_memory_that_is_not_there():
-    """Of a card, the driver is asked; here, the system."""
-    for first in (8, 2**47 - 4096):
-        with pytest.raises(BufferError, match="not all memory that the emulator can read"):
-            add(ByInterface(FLOATS, data=(first, True)))
-    check_next()
-
-
 def test_devices_are_not_ignored(monkeypatch):
     monkeypatch.setattr(gpu_arrays, "_module", lambda: _emulator)
     there = ByDLPack(FLOATS)

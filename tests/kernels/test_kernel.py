@@ -7,8 +7,6 @@ import math
 import os
 import pickle
 import shutil
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -409,7 +407,7 @@ def test_several_threads_of_the_host():
 
 
 def test_a_child_process_of_the_user():
-    code = (
+    run_python(
         "import os, numpy as np, gpureduce, sys\n"
         f"k = gpureduce.kernel({TREE!r})\n"
         "assert gpureduce.sum(np.ones(9), k)[0] == 9\n"
@@ -419,14 +417,6 @@ def test_a_child_process_of_the_user():
         "assert os.waitpid(child, 0)[1] == 0\n"
         "assert gpureduce.sum(np.ones(9), k)[0] == 9\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", code],
-        capture_output=True,
-        text=True,
-        env=os.environ,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(
