@@ -120,44 +120,12 @@ void gr_exact_normalize(gr_exact *acc)
     memset(acc->digit, 0, sizeof acc->digit);
 }
 
-/* Returns the sign of a normalized accumulator: 0, or the sign of the highest nonzero digit,
- * because a negative value has a negative last digit. */
-static int sign_of(const gr_exact *acc)
-{
-    if (acc->flags)
-        return acc->flags & GR_EXACT_PLUS_INF ? 1 : acc->flags & GR_EXACT_MINUS_INF ? -1 : 0;
-    for (int k = LAST; k >= 0; k--)
-        if (acc->digit[k] != 0)
-            return acc->digit[k] < 0 ? -1 : 1;
-    return 0;
-}
-
-int gr_exact_sign(const gr_exact *acc)
+bool gr_exact_is_zero(const gr_exact *acc)
 {
     gr_exact normal = *acc;
     gr_exact_normalize(&normal);
-    return sign_of(&normal);
-}
-
-bool gr_exact_is_zero(const gr_exact *acc)
-{
-    return !acc->flags && gr_exact_sign(acc) == 0;
-}
-
-int gr_exact_compare(const gr_exact *a, const gr_exact *b)
-{
-    gr_exact x = *a, y = *b;
-    gr_exact_normalize(&x);
-    gr_exact_normalize(&y);
-    if ((x.flags | y.flags) & GR_EXACT_NAN)
-        return x.flags == y.flags ? 0 : 2;
-    if (x.flags || y.flags) {
-        if (x.flags == y.flags)
-            return 0;
-        return x.flags & GR_EXACT_PLUS_INF || y.flags & GR_EXACT_MINUS_INF ? 1 : -1;
-    }
-    for (int k = LAST; k >= 0; k--)
-        if (x.digit[k] != y.digit[k])
-            return x.digit[k] < y.digit[k] ? -1 : 1;
-    return 0;
+    for (int k = 0; k <= LAST; k++)
+        if (normal.digit[k] != 0)
+            return false;
+    return !normal.flags;
 }

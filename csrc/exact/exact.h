@@ -102,13 +102,6 @@ void gr_exact_merge(gr_exact *acc, const gr_exact *other);
  * same. Two normalized accumulators of equal value and count have equal bytes. */
 void gr_exact_normalize(gr_exact *acc);
 
-/* Returns -1, 0 or 1 if a is less than, equal to or greater than b, and 2 if only one of them is
- * nan. Two nans are equal. The counts are ignored. */
-int gr_exact_compare(const gr_exact *a, const gr_exact *b);
-
-/* Returns the sign of the value: -1, 0 or 1. Returns 0 for nan. */
-int gr_exact_sign(const gr_exact *acc);
-
 /* Whether the value is zero. A nan is not zero. */
 bool gr_exact_is_zero(const gr_exact *acc);
 
@@ -119,7 +112,6 @@ double gr_exact_f64(const gr_exact *acc);
 /* Splits a finite sum: the first three numbers are the nearest to what is left by then, and the
  * fourth is above half of what is left after them. */
 void gr_exact_split(const gr_exact *acc, double numbers[4]);
-float gr_exact_f32(const gr_exact *acc);
 
 /* --- bytes ----------------------------------------------------------------------------------- */
 

@@ -16,14 +16,6 @@ double gr_exact_f64(const gr_exact *acc)
     return value;
 }
 
-float gr_exact_f32(const gr_exact *acc)
-{
-    uint32_t bits = (uint32_t)gr_exact_round(acc, GR_LOAD_f32);
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
 void gr_exact_split(const gr_exact *acc, double numbers[4])
 {
     gr_exact left = *acc;

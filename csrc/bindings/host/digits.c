@@ -121,6 +121,16 @@ static void finish_row(const rows_job *job, const gr_exact *sum, const gr_produc
     }
 }
 
+/* Notes an error, of which one is raised. */
+static bool has_failed(rows_job *job, gr_words_error error, const int64_t *words)
+{
+    if (error) {
+        atomic_store(&job->failed, (int)error);
+        atomic_store(&job->added, gr_words_added(words));
+    }
+    return error != 0;
+}
+
 static void finish_rows(size_t task, void *context)
 {
     rows_job *job = context;
@@ -133,15 +143,12 @@ static void finish_rows(size_t task, void *context)
         gr_products squares;
         gr_load load;
         const int64_t *from = job->words + row * words;
-        int error = (int)gr_exact_from_words(from, job->components, sum, &load);
+        gr_words_error error = gr_exact_from_words(from, job->components, sum, &load);
         gr_products_init(&squares);
         for (size_t i = 0; has_squares && !error && i < GR_PRODUCTS_PARTS; i++)
-            error = (int)gr_exact_from_words(from + first + i * each, 1, &squares.part[i], &load);
-        if (error) {
-            atomic_store(&job->failed, error);
-            atomic_store(&job->added, gr_words_added(from));
+            error = gr_exact_from_words(from + first + i * each, 1, &squares.part[i], &load);
+        if (has_failed(job, error, from))
             return;
-        }
         finish_row(job, sum, &squares, job->out + row * size);
     }
 }
@@ -154,12 +161,9 @@ static void round_rows(size_t task, void *context)
         gr_exact sum[2];
         gr_load load;
         const int64_t *from = job->words + row * words;
-        int error = (int)gr_exact_from_words(from, job->components, sum, &load);
-        if (error) {
-            atomic_store(&job->failed, error);
-            atomic_store(&job->added, gr_words_added(from));
+        gr_words_error error = gr_exact_from_words(from, job->components, sum, &load);
+        if (has_failed(job, error, from))
             return;
-        }
         for (int i = 0; i < job->components; i++) {
             uint64_t bits = gr_exact_round(&sum[i], job->target);
             memcpy(job->out + (row * (size_t)job->components + (size_t)i) * size, &bits, size);
@@ -180,10 +184,11 @@ static int run(rows_job *job, void (*task)(size_t, void *), size_t row_cost)
     return gr_check_words((gr_words_error)atomic_load(&job->failed), atomic_load(&job->added));
 }
 
-static bool is_words(PyArrayObject *words, size_t rows, int components)
+static bool is_words(PyObject *object, size_t count)
 {
-    return PyArray_TYPE(words) == NPY_INT64 && PyArray_IS_C_CONTIGUOUS(words) &&
-           (size_t)PyArray_SIZE(words) == rows * gr_exact_words(components);
+    PyArrayObject *words = (PyArrayObject *)object;
+    return PyArray_Check(object) && PyArray_TYPE(words) == NPY_INT64 &&
+           PyArray_IS_C_CONTIGUOUS(words) && (size_t)PyArray_SIZE(words) == count;
 }
 
 PyObject *gr_py_sum_digits(PyObject *Py_UNUSED(module), PyObject *args)
@@ -199,12 +204,11 @@ PyObject *gr_py_sum_digits(PyObject *Py_UNUSED(module), PyObject *args)
     PyArrayObject *other = factors == Py_None ? NULL : gr_check_array(factors, load, GR_ACC_f64, 1);
     if (factors != Py_None && !other)
         return NULL;
+    size_t sums = (size_t)rows * (other ? GR_PRODUCTS_PARTS : 1);
     if (rows < 1 || !gr_is_float((gr_load)load) || PyArray_SIZE(array) % rows ||
-        !PyArray_Check(words) ||
         (other &&
          (load != GR_LOAD_f64 || components != 1 || PyArray_SIZE(other) != PyArray_SIZE(array))) ||
-        !is_words((PyArrayObject *)words, (size_t)rows * (other ? GR_PRODUCTS_PARTS : 1),
-                  components)) {
+        !is_words(words, sums * gr_exact_words(components))) {
         PyErr_SetString(PyExc_ValueError, "the digits have no room for these rows");
         return NULL;
     }
@@ -230,8 +234,7 @@ PyObject *gr_py_round_digits(PyObject *Py_UNUSED(module), PyObject *args)
     if (!array)
         return NULL;
     size_t rows = (size_t)PyArray_SIZE(array);
-    if (!gr_is_float((gr_load)target) || !PyArray_Check(words) ||
-        !is_words((PyArrayObject *)words, rows, components)) {
+    if (!gr_is_float((gr_load)target) || !is_words(words, rows * gr_exact_words(components))) {
         PyErr_SetString(PyExc_ValueError, "the result does not have a row for each sum's digits");
         return NULL;
     }
@@ -259,10 +262,7 @@ PyObject *gr_py_finish_digits(PyObject *Py_UNUSED(module), PyObject *args)
     size_t rows = (size_t)PyArray_SIZE(array);
     size_t each =
         gr_exact_words(components) + (is_mean ? 0 : GR_PRODUCTS_PARTS * gr_exact_words(1));
-    if (!gr_is_float((gr_load)target) || !PyArray_Check(words) ||
-        PyArray_TYPE((PyArrayObject *)words) != NPY_INT64 ||
-        !PyArray_IS_C_CONTIGUOUS((PyArrayObject *)words) ||
-        (size_t)PyArray_SIZE((PyArrayObject *)words) != rows * each) {
+    if (!gr_is_float((gr_load)target) || !is_words(words, rows * each)) {
         PyErr_SetString(PyExc_ValueError, "there is no row of digits for each result");
         return NULL;
     }
