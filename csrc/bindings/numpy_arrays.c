@@ -198,12 +198,6 @@ PyObject *gr_scalar_object(const gr_scalar *scalar, const gr_numpy_type *type)
     return value;
 }
 
-bool gr_are_numbers(int load, int acc, int components)
-{
-    return load >= 0 && load < GR_LOAD_COUNT && acc >= 0 && acc < GR_ACC_COUNT && components >= 1 &&
-           components <= 2;
-}
-
 bool gr_holds_objects(PyArrayObject *array)
 {
     return PyDataType_REFCHK(PyArray_DESCR(array));
@@ -211,7 +205,8 @@ bool gr_holds_objects(PyArrayObject *array)
 
 PyArrayObject *gr_check_array(PyObject *object, int load, int acc, int components)
 {
-    if (!gr_are_numbers(load, acc, components)) {
+    if (load < 0 || load >= GR_LOAD_COUNT || acc < 0 || acc >= GR_ACC_COUNT || components < 1 ||
+        components > 2) {
         PyErr_SetString(PyExc_ValueError, "no such element type, accumulator or component count");
         return NULL;
     }

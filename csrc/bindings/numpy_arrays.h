@@ -12,9 +12,6 @@
  * Returns 0, or -1 with an exception set. */
 int gr_import_numpy(void);
 
-/* Whether there are such an element type, accumulator and number of components. */
-bool gr_are_numbers(int load, int acc, int components);
-
 /* Returns the array if it is contiguous, aligned and in native byte order, and if its elements
  * consist of `components` values of type `load`. Returns NULL with an exception set otherwise.
  * gpureduce/core/arrays.py makes such arrays. */

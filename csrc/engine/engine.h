@@ -101,9 +101,6 @@ gr_status gr_begin_sum(gr_workspace *workspace, gr_request *request, gr_outcome 
                        gr_error *error);
 gr_status gr_end_sum(gr_workspace *workspace, gr_outcome *outcome, gr_error *error);
 
-/* Adds a value to a sum. */
-void gr_add_value(gr_acc acc, gr_value *total, gr_value value);
-
 /* Returns the calling thread's current device; -1 if there is none. Calls of the engine change it.
  * gr_backend_return_to() changes it back. */
 int gr_current_device(void);

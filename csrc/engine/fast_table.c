@@ -62,19 +62,8 @@ static struct {
     int count;
     gr_choice row[GR_MAX_CHOICES];
 } tuned[MAX_DEVICES];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+GR_FILE_LOCK
 
-static void take_lock(void)
-{
-    pthread_mutex_lock(&lock);
-}
-
-static void give_lock_back(void)
-{
-    pthread_mutex_unlock(&lock);
-}
-
-/* For the reason given in engine/workspace.c. */
 GR_AROUND_FORK(take_lock, give_lock_back, give_lock_back)
 
 /* Returns the rows of a device. The caller holds the lock. */

@@ -60,7 +60,7 @@ done:
     return error->status;
 }
 
-void gr_add_value(gr_acc acc, gr_value *total, gr_value value)
+static void add_value(gr_acc acc, gr_value *total, gr_value value)
 {
     gr_arithmetic before = gr_begin_plain();
     switch (acc) {
@@ -84,7 +84,7 @@ static void add_result(const gr_request *request, const gr_workspace *workspace,
 {
     const gr_value *slot = (const gr_value *)workspace->slot;
     if (!(gr_strategy_at(request->strategy)->traits & DIGITS)) {
-        gr_add_value(request->acc, &outcome->value, *slot);
+        add_value(request->acc, &outcome->value, *slot);
         return;
     }
     gr_exact_add_digits(&outcome->exact, (const int64_t *)slot, GR_EXACT_DIGITS, 0);
@@ -107,7 +107,7 @@ static gr_status add_on_host(const gr_request *request, const gr_reduced *reduce
         goto done;
     TRY(cudaStreamSynchronize(stream));
     gr_cpu_sum(partial, reduced->count, gr_load_of_acc(request->acc), request->acc, 1, 1, sums);
-    gr_add_value(request->acc, &outcome->value, sums[0]);
+    add_value(request->acc, &outcome->value, sums[0]);
 done:
     free(partial);
     return error->status;

@@ -19,19 +19,9 @@ struct gr_times {
 
 enum { MOST_IDLE = 64, MANY_IN_USE = 1024 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+GR_FILE_LOCK
 static gr_times *idle;
 static unsigned idle_count, in_use, process;
-
-static void take_lock(void)
-{
-    pthread_mutex_lock(&lock);
-}
-
-static void give_lock_back(void)
-{
-    pthread_mutex_unlock(&lock);
-}
 
 /* CUDA's events are of no use in a child process, not even to be destroyed. */
 static void forget_events(void)

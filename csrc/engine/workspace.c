@@ -17,21 +17,9 @@ size_t gr_kept_bytes(int device)
     return part > LEAST ? part : LEAST;
 }
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+GR_FILE_LOCK
 static gr_workspace *idle;
 
-static void take_lock(void)
-{
-    pthread_mutex_lock(&lock);
-}
-
-static void give_lock_back(void)
-{
-    pthread_mutex_unlock(&lock);
-}
-
-/* A child process has only the thread that called fork(). If another thread held the lock, the
- * child's copy would stay locked, so the forking thread takes it first. */
 GR_AROUND_FORK(take_lock, give_lock_back, give_lock_back)
 
 static gr_workspace *take_idle(int device)

@@ -107,7 +107,6 @@ bool gr_exact_is_zero(const gr_exact *acc);
 
 /* Rounds the value once, to nearest, ties to even. Returns the bits of an f16, bf16, f32 or f64. */
 uint64_t gr_exact_round(const gr_exact *acc, gr_load target);
-double gr_exact_f64(const gr_exact *acc);
 
 /* Splits a finite sum: the first three numbers are the nearest to what is left by then, and the
  * fourth is above half of what is left after them. */

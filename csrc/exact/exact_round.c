@@ -8,7 +8,7 @@ uint64_t gr_exact_round(const gr_exact *acc, gr_load target)
     return gr_round_normalized(&normal, target);
 }
 
-double gr_exact_f64(const gr_exact *acc)
+static double as_f64(const gr_exact *acc)
 {
     uint64_t bits = gr_exact_round(acc, GR_LOAD_f64);
     double value;
@@ -20,7 +20,7 @@ void gr_exact_split(const gr_exact *acc, double numbers[4])
 {
     gr_exact left = *acc;
     for (int i = 0; i < 4; i++) {
-        numbers[i] = gr_exact_f64(&left);
+        numbers[i] = as_f64(&left);
         gr_exact_add_f64(&left, -numbers[i]);
     }
 }

@@ -8,6 +8,19 @@
 
 #include <pthread.h>
 
+/* A lock of a file, for it. If another thread held the lock at a fork, the child's copy would stay
+ * locked, so the forking thread takes it first. */
+#define GR_FILE_LOCK                                                                               \
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;                                       \
+    static void take_lock(void)                                                                    \
+    {                                                                                              \
+        pthread_mutex_lock(&lock);                                                                 \
+    }                                                                                              \
+    static void give_lock_back(void)                                                               \
+    {                                                                                              \
+        pthread_mutex_unlock(&lock);                                                               \
+    }
+
 #define GR_AROUND_FORK(before, in_parent, in_child)                                                \
     __attribute__((constructor)) static void watch_forks(void)                                     \
     {                                                                                              \

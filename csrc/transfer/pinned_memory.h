@@ -8,11 +8,7 @@
 /* Returns the number of threads that fill pinned memory. */
 int gr_filling_threads(void);
 
-/* Demotes freshly written bytes from the processor's private cache to the shared cache, from which
- * PCIe transfers are faster. Takes longer than writing the bytes. */
-void gr_move_on(char *at, size_t bytes);
-
-/* Copies bytes to pinned memory, for a transfer, and calls gr_move_on(). */
+/* Copies bytes to pinned memory, for a transfer, and demotes them to the shared cache. */
 void gr_write_piece(char *pinned, const char *from, size_t bytes);
 
 /* Whether an array of at least one byte is pageable, judged by its first and its last byte. The

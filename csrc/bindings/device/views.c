@@ -172,7 +172,9 @@ int gr_part_bytes(const gr_sums *sums)
     return sums->as_digits ? GR_WORDS_COMPONENT * (int)sizeof(int64_t) : (int)sums->bytes;
 }
 
-int gr_find_memory(gr_array *array)
+/* Sets the device of an array whose producer has not named it, and checks its memory. Returns 0, or
+ * -1 with an exception set. */
+static int find_memory(gr_array *array)
 {
     gr_error error;
     if (array->device < 0 && !array->count) /* has no address */
@@ -214,7 +216,7 @@ PyObject *gr_py_view(PyObject *Py_UNUSED(self), PyObject *args)
     int found = gr_gpu_array_of(object, gr_callers_stream, ours, &array);
     if (found <= 0)
         return found < 0 ? NULL : Py_NewRef(Py_None);
-    if (gr_find_memory(&array) == 0)
+    if (find_memory(&array) == 0)
         return gr_new_view(&array, stream || !array.stream ? ours : array.stream);
     gr_array_done(&array);
     return NULL;

@@ -22,10 +22,6 @@ void *gr_callers_stream(void *context, int device);
  * it would destroy the capture. */
 int gr_refuse_capture(void *stream);
 
-/* Sets the device of an array whose producer has not named it, and checks its memory. Returns 0, or
- * -1 with an exception set. */
-int gr_find_memory(gr_array *array);
-
 /* The Python type View: an array on a GPU as its producer described it, once. Never changes. */
 typedef struct {
     PyObject_HEAD gr_array array;
