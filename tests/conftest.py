@@ -83,6 +83,12 @@ _sums: collections.Counter[tuple[str, str]] = collections.Counter()
 _results: collections.Counter[str] = collections.Counter()
 
 
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request: pytest.FixtureRequest) -> str:
+    """Of tensors of PyTorch."""
+    return str(request.param)
+
+
 @pytest.fixture
 def count_sum(request: pytest.FixtureRequest):
     """Counts sums per strategy and dtype, for the record."""

@@ -10,13 +10,7 @@ from cases import run_python
 torch = pytest.importorskip("torch")
 import gpureduce.torch  # noqa: E402
 
-DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 add = gpureduce.torch.sum
-
-
-@pytest.fixture(params=DEVICES)
-def device(request):
-    return request.param
 
 
 @pytest.mark.parametrize("keepdim", [False, True])

@@ -9,13 +9,7 @@ import gpureduce
 torch = pytest.importorskip("torch")
 import gpureduce.torch  # noqa: E402
 
-DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 segment_sum, index_add = gpureduce.torch.segment_sum, gpureduce.torch.index_add
-
-
-@pytest.fixture(params=DEVICES)
-def device(request):
-    return request.param
 
 
 def case(device, *shape, count=4, dtype=torch.float64):

@@ -16,11 +16,6 @@ CASTS = [("float64", "float16"), ("float32", "float64"), ("float32", "complex64"
          ("float32", "int32"), ("int64", "float32"), ("bool", "int8")]  # fmt: skip
 
 
-@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-def device(request):
-    return request.param
-
-
 @pytest.mark.parametrize("name", DTYPES)
 def test_dtypes_shapes_and_values(device, name):
     dtype = getattr(torch, name)

@@ -10,7 +10,6 @@ from gpureduce import exact
 torch = pytest.importorskip("torch")
 import gpureduce.torch as gt  # noqa: E402
 
-DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 PAIRS = {  # ours, PyTorch's, and exact's with what differs from ours
     "mean": (gt.mean, torch.mean, exact.mean, {}),
     "var": (gt.var, torch.var, exact.var, {"ddof": 1}),
@@ -19,11 +18,6 @@ PAIRS = {  # ours, PyTorch's, and exact's with what differs from ours
     "norm1": (lambda x, **how: gt.norm(x, 1, **how),
               lambda x, **how: torch.linalg.vector_norm(x, 1, **how), exact.norm, {"ord": 1}),
 }  # fmt: skip
-
-
-@pytest.fixture(params=DEVICES)
-def device(request):
-    return request.param
 
 
 @pytest.fixture(params=PAIRS)
