@@ -23,7 +23,9 @@ static gr_running_lines lines_of(const gr_groups_request *request, const gr_axis
                                  gr_axis_list *kept)
 {
     ptrdiff_t size = (ptrdiff_t)gr_axis_element_bytes(request->load);
-    uint64_t walk = GR_RUNNING_WALK(gr_load_size(gr_axis_load(request)));
+    size_t bytes = gr_load_size((gr_load)gr_axis_load(request));
+    unsigned items = bytes > 4 || request->sums.bytes > 4 ? 32 : 64;
+    uint64_t walk = GR_RUNNING_BLOCK * items;
     const gr_axis *last = kept->count ? &kept->dim[kept->count - 1] : &one;
     gr_axis along = *axis, columns = one;
     uint64_t period = axis->size;
@@ -47,6 +49,8 @@ static gr_running_lines lines_of(const gr_groups_request *request, const gr_axis
                            .to_outer_step = outer.out,
                            .period = period,
                            .has_zero = (request->running & GR_RUNNING_FROM_ZERO) != 0,
+                           .items = items,
+                           .walk = (unsigned)walk,
                            .width = 1};
     while (of.width < GR_WARP && of.width < of.columns)
         of.width = 1u << ++of.log_width;
@@ -70,7 +74,7 @@ static gr_status launch(const gr_groups_request *request, gr_running_lines *of,
     size_t element = gr_load_size(load), summed = of->looks_back ? of->tiles : 0;
     size_t stretches = summed / GR_RUNNING_STRETCH,
            groups = summed * of->groups / GR_RUNNING_STRETCH;
-    size_t walks = is_proven ? gr_ceil_div(of->n, GR_RUNNING_WALK(element)) * of->strips : 0;
+    size_t walks = is_proven ? gr_ceil_div(of->n, of->walk) * of->strips : 0;
     gr_arena arena = {0};
     gr_sums sums = request->sums;
     gr_running_memory memory;
@@ -106,8 +110,7 @@ static gr_status launch(const gr_groups_request *request, gr_running_lines *of,
                     {(unsigned)(of->tiles * of->strips), 1},
                     GR_RUNNING_BLOCK,
                     GR_RUNNING_SUMS * (gr_axis_acc_size(request->acc) + sizeof(double)) + 16 +
-                        GR_RUNNING_PLACES(element) *
-                            (element + (element == sums.bytes ? 0 : sums.bytes))};
+                        of->walk / 32 * 33 * (element + (element == sums.bytes ? 0 : sums.bytes))};
     if (gr_launch(&step, arguments, request->stream, launched, error) == GR_OK && is_proven) {
         step = (gr_step){gr_strategy_at(second),
                          again,

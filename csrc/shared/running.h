@@ -14,11 +14,6 @@ enum {
     GR_RUNNING_SUMS = 2 * GR_RUNNING_BLOCK + 32 /* that a block keeps in shared memory */
 };
 
-/* Elements per thread, and of a walk; and the places for them in shared memory. */
-#define GR_RUNNING_ITEMS(element_bytes) ((element_bytes) > 4 ? 32u : 64u)
-#define GR_RUNNING_WALK(element_bytes) (GR_RUNNING_BLOCK * GR_RUNNING_ITEMS(element_bytes))
-#define GR_RUNNING_PLACES(element_bytes) (GR_RUNNING_WALK(element_bytes) / 32 * 33)
-
 /* `outer` times `columns` lines of `n` elements. Steps between elements are in elements, and steps
  * between entries in bytes. Sums begin anew after each `period` elements. `width` is a power of two
  * up to a warp. Each line has `tiles`, and all lines together are `strips` of `width` lines. */
@@ -28,6 +23,7 @@ typedef struct {
     int64_t step, column_step, outer_step;
     int64_t to_step, to_column_step, to_outer_step;
     uint64_t period, tiles, strips;
+    unsigned items, walk;              /* the latter: GR_RUNNING_BLOCK times `items` */
     unsigned width, log_width, across; /* the last: strips of the columns of one `outer` */
     unsigned groups;                   /* GR_RUNNING_GROUPS, or 0 */
     int looks_back;                    /* a tile's sums go on in the next one */

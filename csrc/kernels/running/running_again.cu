@@ -17,7 +17,7 @@ __global__ void __launch_bounds__(GR_RUNNING_BLOCK)
     if constexpr (is_proven<Acc>) {
         if (!*memory.any_again)
             return;
-        constexpr size_t length = GR_RUNNING_WALK(sizeof(In));
+        size_t length = of.walk;
         auto grid = cooperative_groups::this_grid();
         size_t walks = (of.n + length - 1) / length, lines = of.strips * of.width;
         size_t id = (size_t)blockIdx.x * blockDim.x + threadIdx.x;

@@ -1,9 +1,9 @@
 /* running_tiles: running sums in one pass over memory, by decoupled look-back.
  *
  * Each block takes a tile of some lines: many elements of one line, or some of each of 32 columns.
- * It adds them up and tells the other blocks that sum. The last block of a group of tiles also
- * tells the group's sum, and the last one of a group of groups that of everything up to its end. So
- * each block adds up few sums to know what is before its tile. Tiles are numbered by an atomic
+ * It adds them up and tells the other blocks that sum. The last block of a stretch of tiles
+ * also tells the sum of everything up to its end. So each block adds up few sums to know what is
+ * before its tile. Tiles are numbered by an atomic
  * ticket: what a block waits for is done by blocks that already run.
  *
  * Which sums are added is fixed, so that sums in plain floats are the same in every run. While a
@@ -11,7 +11,7 @@
  * rounding is not proven are left to running_again.
  *
  * Still wasted: each element is added twice, once for the tile's sum and once for its entry. */
-#include "parts/running.h"
+#include "parts/running_tile.h"
 
 template <typename In, typename Acc>
 __global__ void __launch_bounds__(GR_RUNNING_BLOCK, is_proven<Acc> ? 4 : 5)
@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(GR_RUNNING_BLOCK, is_proven<Acc> ? 4 : 5)
     In *elements = reinterpret_cast<In *>(drawn + 4);
     char *entries = reinterpret_cast<char *>(elements);
     if (out.of.bytes != sizeof(In))
-        entries += GR_RUNNING_PLACES(sizeof(In)) * sizeof(In);
+        entries += of.walk / 32 * 33 * sizeof(In);
     if (threadIdx.x == 0)
         *drawn = atomicAdd(memory.ticket, 1u);
     __syncthreads();
