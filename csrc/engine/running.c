@@ -8,6 +8,7 @@
 enum {
     LONG_ROW = 16,   /* rows of so many walks are lines of their own */
     FEW_BYTES = 64,  /* if the sums of a tile take no more, all tiles of a stretch are read */
+    LOG_BLOCK = 7,   /* of GR_RUNNING_BLOCK */
     AGAIN_BLOCKS = 4 /* of running_again, per multiprocessor */
 };
 
@@ -52,9 +53,16 @@ static gr_running_lines lines_of(const gr_groups_request *request, const gr_axis
                            .items = items,
                            .walk = (unsigned)walk,
                            .width = 1};
+    bool are_short = of.columns > GR_WARP && of.n > 0 && of.n <= items && !of.has_zero;
     while (of.width < GR_WARP && of.width < of.columns)
         of.width = 1u << ++of.log_width;
-    of.across = (unsigned)gr_ceil_div(of.columns, of.width);
+    if (are_short) {
+        of.width = GR_RUNNING_BLOCK;
+        of.log_width = LOG_BLOCK;
+        of.turns = items / (unsigned)of.n;
+        of.n *= of.turns;
+    }
+    of.across = (unsigned)gr_ceil_div(of.columns, of.width * (are_short ? of.turns : 1));
     of.strips = of.across * of.outer;
     of.tiles = gr_ceil_div(of.n ? of.n : 1, walk / of.width);
     of.looks_back = of.tiles > 1 && walk / of.width % of.period;
@@ -92,7 +100,8 @@ static gr_status launch(const gr_groups_request *request, gr_running_lines *of,
     size_t up_to = gr_arena_take(&arena, stretches * of->strips, sums_of_tile);
     size_t flags = gr_arena_take(&arena, 2 + walks, sizeof(unsigned));
     arena.zeroed = arena.bytes;
-    size_t digits = gr_arena_take(&arena, walks * of->width, GR_EXACT_WORDS * sizeof(int64_t));
+    size_t digits = gr_arena_take(&arena, walks > of->strips ? walks * of->width : 0,
+                                  GR_EXACT_WORDS * sizeof(int64_t));
     if (gr_arena_open(&arena, request->device, request->stream, error) != GR_OK)
         return error->status;
     unsigned *flag = (unsigned *)(void *)(arena.base + flags);

@@ -16,7 +16,11 @@ enum {
 
 /* `outer` times `columns` lines of `n` elements. Steps between elements are in elements, and steps
  * between entries in bytes. Sums begin anew after each `period` elements. `width` is a power of two
- * up to a warp. Each line has `tiles`, and all lines together are `strips` of `width` lines. */
+ * up to a warp. Each line has `tiles`, and all lines together are `strips` of `width` lines.
+ *
+ * Short lines beside each other: a block takes `turns` lines per thread, one after another, as one
+ * line of `turns` times `period` elements. The next one is `width` columns, the block's threads,
+ * further on. */
 typedef struct {
     const void *in;
     uint64_t n, columns, outer;
@@ -25,6 +29,7 @@ typedef struct {
     uint64_t period, tiles, strips;
     unsigned items, walk;              /* the latter: GR_RUNNING_BLOCK times `items` */
     unsigned width, log_width, across; /* the last: strips of the columns of one `outer` */
+    unsigned turns;                    /* 0: lines are not short */
     unsigned groups;                   /* GR_RUNNING_GROUPS, or 0 */
     int looks_back;                    /* a tile's sums go on in the next one */
     int has_zero;                      /* a 0 is stored before the first entry */
@@ -36,7 +41,7 @@ typedef struct {
     unsigned *ticket;
     void *sums, *group_sums, *up_to; /* of tiles, of groups, and up to the ends of stretches */
     unsigned *any_again, *again;     /* walks with an entry that is not proven */
-    int64_t *digits;                 /* GR_EXACT_WORDS for each sum of a walk */
+    int64_t *digits; /* GR_EXACT_WORDS for each sum of a walk, if a line has more than one */
 } gr_running_memory;
 
 #endif

@@ -11,11 +11,12 @@ from gpureduce import exact
 from gpureduce.core import running_on_device
 from producers import on_device
 
+# Lines of up to 64 elements beside each other are short: threads take several of them.
 # Tiles are of 8,192 elements of a line, or of 256 rows of 32 columns, and of half as many doubles.
 # Stretches have 256 of them.
 SHAPES = [(1,), (17,), (4096,), (4097,), (140_000,), (0, 3), (40, 7), (300, 64), (5000, 3),
           (130, 40), (3, 300, 33), (5, 4, 3, 2), (1, 5000), (3, 4096), (2, 70_000),
-          (4200, 33)]  # fmt: skip
+          (4200, 33), (2, 9001), (21, 500), (64, 140), (65, 100)]  # fmt: skip
 FEW = [(1,), (5000,), (40, 7), (300, 2), (2, 140, 33), (4200, 2)]
 OF_STRETCHES = [((2_400_000,), 0), ((70_000, 33), 0), ((700_000, 3), 1)]
 INTEGERS = ["bool", "int8", "uint16", "int32", "uint32", "int64", "uint64"]

@@ -76,34 +76,41 @@ template <typename T> struct Line {
     const gr_running_lines &of;
     const T *in;
     char *to;
-    bool is_there;
+    size_t length; /* 0: there is no such line */
 
     __device__ __forceinline__ Line(const gr_running_lines &of, void *entries, unsigned strip,
                                     unsigned column)
         : of(of)
     {
         unsigned outer = of.across == 1 ? strip : strip / of.across;
-        int64_t o = outer, c = int64_t(strip - outer * of.across) * of.width + column;
-        is_there = uint64_t(c) < of.columns;
-        in = static_cast<const T *>(of.in) + o * of.outer_step + c * of.column_step;
-        to = static_cast<char *>(entries) + o * of.to_outer_step + c * of.to_column_step;
+        uint64_t per_strip = uint64_t(of.width) * (of.turns ? of.turns : 1);
+        uint64_t c = (strip - outer * of.across) * per_strip + column;
+        uint64_t left = c < of.columns ? (of.columns - c + of.width - 1) / of.width : 0;
+        length = !left ? 0 : left < of.turns ? left * of.period : of.n;
+        in = static_cast<const T *>(of.in) + outer * of.outer_step + int64_t(c) * of.column_step;
+        to = static_cast<char *>(entries) + outer * of.to_outer_step +
+             int64_t(c) * of.to_column_step;
     }
 
     __device__ __forceinline__ T element(size_t i) const
     {
-        return in[int64_t(i) * of.step];
+        size_t turn = of.turns ? i / of.period : 0;
+        return in[int64_t(i - turn * of.period) * of.step +
+                  int64_t(turn * of.width) * of.column_step];
     }
 
     __device__ __forceinline__ void *entry(size_t i) const
     {
-        return to + int64_t(i) * of.to_step;
+        size_t turn = of.turns ? i / of.period : 0;
+        return to + int64_t(i - turn * of.period) * of.to_step +
+               int64_t(turn * of.width) * of.to_column_step;
     }
 };
 
 template <typename T>
 __device__ __forceinline__ void store_zero(const Line<T> &line, const gr_sums &of)
 {
-    if (line.is_there)
+    if (line.length)
         store_bits(line.to - line.of.to_step, 0, of.bytes);
 }
 

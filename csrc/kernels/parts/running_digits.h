@@ -28,6 +28,14 @@ struct GrowingDigits {
         end = k < end ? end : k + 1;
     }
 
+    /* Adds the words of another sum. */
+    __device__ __forceinline__ void take(const int64_t *words)
+    {
+        for (int k = 0; k < GR_EXACT_DIGITS; k++)
+            put(k, words[k]);
+        flags |= (unsigned)words[GR_EXACT_DIGITS];
+    }
+
     __device__ __forceinline__ void add(double x)
     {
         unsigned long long bits = (unsigned long long)__double_as_longlong(x);
@@ -52,13 +60,13 @@ struct GrowingDigits {
     }
 };
 
-/* Adds elements `begin` to `end` - 1 of a line. Calls use(i) after each of them. */
+/* Adds the elements of walk `w` of a line. Calls use(i) after each of them. */
 template <typename In, typename Use>
-__device__ __forceinline__ void walk(const Line<In> &line, size_t begin, size_t end,
-                                     GrowingDigits *sum, Use use)
+__device__ __forceinline__ void walk(const Line<In> &line, size_t w, GrowingDigits *sum, Use use)
 {
+    size_t begin = w * line.of.walk, end = begin + line.of.walk;
     size_t until = until_next(line.of, begin);
-    for (size_t i = begin; i < end; i++) {
+    for (size_t i = begin; i < end && i < line.length; i++) {
         if (until == 0)
             sum->begin();
         until = (until ? until : line.of.period) - 1;

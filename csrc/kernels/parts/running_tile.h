@@ -44,10 +44,11 @@ __device__ __forceinline__ bool put_entry(void *to, const gr_sums &sums, const A
  */
 template <typename In, typename Acc> struct RunningTile {
     using Few = ShortSum<Acc, In>;
+    static constexpr unsigned next_place = GR_RUNNING_BLOCK + GR_RUNNING_BLOCK / 32;
 
     const gr_running_lines &of;
     const gr_running_memory &memory;
-    unsigned width, apart, column, part, strip, tile, rows;
+    unsigned width, apart, column, part, strip, tile, rows, stride;
     size_t begin, first;
     Line<In> line;
 
@@ -58,7 +59,8 @@ template <typename In, typename Acc> struct RunningTile {
           column(threadIdx.x & (width - 1)), part(threadIdx.x >> of.log_width),
           strip(of.strips == 1 ? 0 : number % unsigned(of.strips)),
           tile(of.strips == 1 ? number : number / unsigned(of.strips)),
-          rows(of.walk >> of.log_width), begin(size_t(tile) * rows), first(begin + part * of.items),
+          rows(of.walk >> of.log_width), stride(width > 32 ? next_place : width),
+          begin(size_t(tile) * rows), first(begin + part * of.items),
           line(of, entries, strip, column)
     {
     }
@@ -70,44 +72,44 @@ template <typename In, typename Acc> struct RunningTile {
         return k + (k >> (5 + gap) << gap);
     }
 
-    static constexpr unsigned next_place = GR_RUNNING_BLOCK + GR_RUNNING_BLOCK / 32;
-
     /* Row `part` and each apart-th row after it are those whose elements this thread loads, and
      * whose entries it stores. Their places are next_place apart. The number of those that exist.
      */
     __device__ __forceinline__ unsigned count() const
     {
-        size_t i = begin + part, left = line.is_there && i < of.n ? of.n - i : 0;
+        size_t i = begin + part, left = i < line.length ? line.length - i : 0;
         return ((left < rows ? unsigned(left) : rows) * width + GR_RUNNING_BLOCK - 1) /
                GR_RUNNING_BLOCK;
     }
 
-    /* Calls use(is_there) for each of these rows. */
+    /* Calls use(is_there, turns) for each of these rows. `turns`: the next one is of another of the
+     * short lines. */
     template <typename Use> __device__ __forceinline__ void each(Use use) const
     {
         constexpr unsigned at_once = 16;
         unsigned n = count();
+        uint64_t turns = of.turns ? beginnings() >> 1 : 0;
         MOSTLY_ONCE
-        for (unsigned j = 0; j < of.items; j += at_once)
-            if (j + at_once <= n) {
+        for (unsigned j = 0; j < of.items; j += at_once, turns >>= at_once)
+            if (j + at_once <= n && !of.turns) {
                 UNROLLED
                 for (unsigned k = 0; k < at_once; k++)
-                    use(true);
+                    use(true, false);
             } else {
                 UNROLLED
                 for (unsigned k = 0; k < at_once; k++)
-                    use(j + k < n);
+                    use(j + k < n, (turns >> k & 1) != 0);
             }
     }
 
     __device__ __forceinline__ void load(In *staged) const
     {
         const In *from = line.in + int64_t(begin + part) * of.step;
-        int64_t step = of.step * apart;
+        int64_t step = of.step * apart, turn = of.column_step * width - of.step * of.period;
         In *to = staged + place(threadIdx.x);
-        each([&](bool is_there) {
+        each([&](bool is_there, bool turns) {
             copy_ahead(to, from, is_there);
-            from += step;
+            from += turns ? step + turn : step;
             to += next_place;
         });
         wait_for_copies();
@@ -116,13 +118,14 @@ template <typename In, typename Acc> struct RunningTile {
     template <typename Bits> __device__ __forceinline__ void store(const void *staged) const
     {
         const Bits *from = static_cast<const Bits *>(staged) + place(threadIdx.x);
-        char *to = static_cast<char *>(line.entry(begin + part));
+        char *to = line.to + int64_t(begin + part) * of.to_step;
         int64_t step = of.to_step * apart;
-        each([&](bool is_there) {
+        int64_t turn = of.to_column_step * width - of.to_step * of.period;
+        each([&](bool is_there, bool turns) {
             if (is_there)
                 *reinterpret_cast<Bits *>(to) = *from;
             from += next_place;
-            to += step;
+            to += turns ? step + turn : step;
         });
     }
 
@@ -131,9 +134,9 @@ template <typename In, typename Acc> struct RunningTile {
     {
         size_t until = until_next(of, begin), row = part;
         const In *from = staged + place(threadIdx.x);
-        char *to = static_cast<char *>(line.entry(begin + part));
+        char *to = line.to + int64_t(begin + part) * of.to_step;
         int64_t step = of.to_step * apart;
-        each([&](bool is_there) {
+        each([&](bool is_there, bool) {
             if (is_there)
                 *reinterpret_cast<In *>(to) = row < until ? In(before + Acc(*from)) : *from;
             row += apart;
@@ -186,7 +189,7 @@ template <typename In, typename Acc> struct RunningTile {
                 UNROLLED
                 for (unsigned i = 0; i < at_once; i++) {
                     few = begins >> i & 1 ? 0 : few;
-                    add_short<Acc>(few, sizes, staged[to + i * width]);
+                    add_short<Acc>(few, sizes, staged[to + i * stride]);
                 }
             });
             if (sizes.allow(of.items)) {
@@ -199,7 +202,7 @@ template <typename In, typename Acc> struct RunningTile {
             for (unsigned i = 0; i < at_once; i++) {
                 if (begins >> i & 1)
                     *sum = Acc(0);
-                add_to(*sum, staged[to + i * width]);
+                add_to(*sum, staged[to + i * stride]);
             }
         });
         return false;
@@ -229,7 +232,7 @@ template <typename In, typename Acc> struct RunningTile {
                     if (is_far) {
                         UNROLLED
                         for (unsigned i = 0; i < at_once; i++) {
-                            add_short<Acc>(sum_there, staged[to + i * width]);
+                            add_short<Acc>(sum_there, staged[to + i * stride]);
                             is_far &=
                                 round_far(sum.of.sum + sum_there, least, format, &rounded[i]) ||
                                 gr_magnitude(sum_there) < exact_below;
@@ -239,11 +242,11 @@ template <typename In, typename Acc> struct RunningTile {
                         few = sum_there;
                         UNROLLED
                         for (unsigned i = 0; i < at_once; i++)
-                            put[to + i * width] = converted<In>(rounded[i]);
+                            put[to + i * stride] = converted<In>(rounded[i]);
                         return;
                     }
                     MOSTLY_ONCE
-                    for (unsigned i = 0; i < at_once; i++, to += width) {
+                    for (unsigned i = 0; i < at_once; i++, to += stride) {
                         if (i > 0 && (begins >> i & 1))
                             sum = Acc(0), few = 0, exact_below = INFINITY;
                         add_short<Acc>(few, staged[to]);
@@ -266,19 +269,19 @@ template <typename In, typename Acc> struct RunningTile {
                     In x[at_once];
                     UNROLLED
                     for (unsigned i = 0; i < at_once; i++)
-                        x[i] = staged[to + i * width];
+                        x[i] = staged[to + i * stride];
                     UNROLLED
                     for (unsigned i = 0; i < at_once; i++) {
                         sum = begins >> i & 1 ? Acc(0) : sum;
                         add_to(sum, x[i]);
-                        put[to + i * width] = converted<In>(sum);
+                        put[to + i * stride] = converted<In>(sum);
                     }
                 });
                 return true;
             }
         each_own(begins, [&](unsigned to, unsigned begins) {
             MOSTLY_ONCE
-            for (unsigned i = 0; i < at_once; i++, to += width, begins >>= 1) {
+            for (unsigned i = 0; i < at_once; i++, to += stride, begins >>= 1) {
                 if (begins & 1)
                     sum = Acc(0);
                 add_to(sum, staged[to]);
@@ -293,6 +296,8 @@ template <typename In, typename Acc> struct RunningTile {
     __device__ __forceinline__ Run<Acc> scan(Run<Acc> run, bool has_any, Run<Acc> *of_warps,
                                              Run<Acc> *total) const
     {
+        if (apart == 1)
+            return *total = {Acc(0), false};
         unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
         for (unsigned lanes = width; has_any && lanes < 32; lanes *= 2) {
             Run<Acc> sum = from_lane_below(run, lanes);

@@ -3,7 +3,8 @@
  * Nearly always there are none, and all blocks return. Otherwise each thread adds up some elements
  * of a line, a walk, in digits of 32 bits, where nothing is rounded. After a barrier of the whole
  * grid, the walks' digits are added up along their lines, a thread per digit. After another one,
- * each walk with such entries begins with the digits before it, and rounds all of its entries.
+ * each walk with such entries begins with the digits before it, and rounds all of its entries. If
+ * lines have one walk each, only the last step is needed.
  *
  * Still wasted: one entry that is not proven has all elements added up again. */
 #include "parts/running_digits.h"
@@ -17,50 +18,46 @@ __global__ void __launch_bounds__(GR_RUNNING_BLOCK)
     if constexpr (is_proven<Acc>) {
         if (!*memory.any_again)
             return;
-        size_t length = of.walk;
-        auto grid = cooperative_groups::this_grid();
-        size_t walks = (of.n + length - 1) / length, lines = of.strips * of.width;
+        size_t length = of.walk, walks = (of.n + length - 1) / length, lines = of.strips * of.width;
         size_t id = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
         size_t threads = (size_t)gridDim.x * blockDim.x;
+        if (walks > 1) {
+            auto grid = cooperative_groups::this_grid();
+            for (size_t k = id; k < walks * lines; k += threads) {
+                Line<In> line(of, out.of.base, k % lines / of.width, unsigned(k % of.width));
+                GrowingDigits sum;
+                walk(line, k / lines, &sum, [](size_t) {});
+                long long carry = 0;
+                for (int d = 0; d < GR_EXACT_DIGITS; d++) {
+                    long long value = sum.digit[d] + carry,
+                              kept = d + 1 < GR_EXACT_DIGITS ? value & 0xffffffff : value;
+                    carry = (value - kept) >> 32;
+                    memory.digits[(k * GR_EXACT_WORDS) + d] = kept;
+                }
+                memory.digits[k * GR_EXACT_WORDS + GR_EXACT_DIGITS] = sum.flags;
+            }
+            grid.sync();
+            for (size_t k = id; k < lines * GR_EXACT_WORDS; k += threads) {
+                int64_t before = 0;
+                bool are_flags = k % GR_EXACT_WORDS == GR_EXACT_DIGITS;
+                for (size_t w = 0; w < walks; w++) {
+                    int64_t *word = memory.digits + w * lines * GR_EXACT_WORDS + k, own = *word;
+                    *word = before;
+                    before = begins_within(of, w * length, (w + 1) * length) ? own
+                             : are_flags                                     ? before | own
+                                                                             : before + own;
+                }
+            }
+            grid.sync();
+        }
         for (size_t k = id; k < walks * lines; k += threads) {
             Line<In> line(of, out.of.base, k % lines / of.width, unsigned(k % of.width));
-            size_t begin = k / lines * length, end = begin + length;
-            GrowingDigits sum;
-            if (line.is_there)
-                walk(line, begin, end < of.n ? end : of.n, &sum, [](size_t) {});
-            long long carry = 0;
-            for (int d = 0; d < GR_EXACT_DIGITS; d++) {
-                long long value = sum.digit[d] + carry,
-                          kept = d + 1 < GR_EXACT_DIGITS ? value & 0xffffffff : value;
-                carry = (value - kept) >> 32;
-                memory.digits[(k * GR_EXACT_WORDS) + d] = kept;
-            }
-            memory.digits[k * GR_EXACT_WORDS + GR_EXACT_DIGITS] = sum.flags;
-        }
-        grid.sync();
-        for (size_t k = id; k < lines * GR_EXACT_WORDS; k += threads) {
-            int64_t before = 0;
-            bool are_flags = k % GR_EXACT_WORDS == GR_EXACT_DIGITS;
-            for (size_t w = 0; w < walks; w++) {
-                int64_t *word = memory.digits + w * lines * GR_EXACT_WORDS + k, own = *word;
-                size_t begin = w * length;
-                *word = before;
-                before = begins_within(of, begin, begin + length) ? own
-                         : are_flags                              ? before | own
-                                                                  : before + own;
-            }
-        }
-        grid.sync();
-        for (size_t k = id; k < walks * lines; k += threads) {
-            Line<In> line(of, out.of.base, k % lines / of.width, unsigned(k % of.width));
-            size_t begin = k / lines * length, end = begin + length;
-            if (!line.is_there || !memory.again[k / of.width])
+            if (!memory.again[k / of.width])
                 continue;
             GrowingDigits sum;
-            for (int d = 0; d < GR_EXACT_DIGITS; d++)
-                sum.put(d, memory.digits[k * GR_EXACT_WORDS + d]);
-            sum.flags = (unsigned)memory.digits[k * GR_EXACT_WORDS + GR_EXACT_DIGITS];
-            walk(line, begin, end < of.n ? end : of.n, &sum, [&](size_t i) {
+            if (walks > 1)
+                sum.take(memory.digits + k * GR_EXACT_WORDS);
+            walk(line, k / lines, &sum, [&](size_t i) {
                 store_bits(line.entry(i), sum.rounded(out.of.type), out.of.bytes);
             });
         }
