@@ -113,9 +113,11 @@ def digests(route: str) -> dict[str, str]:
     return {strategy: digest.hexdigest()[:16] for strategy, digest in found.items()}
 
 
-def _shown(name: str) -> Any:
+def _shown(name: str, module: Any = g) -> Any:
     """A public name: its parameters, and of a class its fields and attributes."""
-    one = getattr(g, name)
+    one = getattr(module, name)
+    if one is g.exact:
+        return {each: _shown(each, one) for each in one.__all__}
     found = {}
     if inspect.isroutine(one) or dataclasses.is_dataclass(one):
         every = inspect.signature(one).parameters.values()
