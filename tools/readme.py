@@ -23,6 +23,7 @@ from gpureduce.cli import main as command_line
 from gpureduce.core import json_files, registry
 from gpureduce.hardware import report as _counter_report
 from gpureduce.hardware import verify_counters
+from gpureduce.lectures import scans
 from gpureduce.text import markdown_table, size_text
 
 
@@ -210,12 +211,19 @@ _BARS = ("global_tree", "interleaved_mod", "interleaved_idx", "sequential", "unr
 
 _NOT_MEASURED = "`gpureduce bench --segments` has not been recorded on a card yet."
 
+
+def scan_times(records: Path) -> str:
+    """The times of running sums on a card, as in notebook 9."""
+    tables = [scans.recorded(of, records / Path(scans.PATH).name) for of in ("whole", "matrices")]
+    return "\n\n".join(f"```text\n{table}\n```" for table in tables)
+
+
 # The generated part of each page: the name of its two markers, and the function that makes it.
 PAGES: dict[str, tuple[str, Callable[[Path], str]]] = {
     "README.md": ("headline", headline),
     "docs/strategies.md": ("strategies", lambda _: strategy_table()),
     "docs/kernels.md": ("kernels", lambda _: kernel_listing()),
-    "docs/scans.md": ("scans", lambda _: scan_table()),
+    "docs/scans.md": ("scans", lambda records: f"{scan_table()}\n\n{scan_times(records)}"),
     "docs/command_line.md": ("commands", lambda _: command_listing()),
     "docs/performance.md": ("performance", performance),
     "docs/exactness.md": ("exact", exact_sums),

@@ -8,6 +8,7 @@
 enum {
     LONG_ROW = 16,   /* rows of so many walks are lines of their own */
     FEW_BYTES = 64,  /* if the sums of a tile take no more, all tiles of a stretch are read */
+    FEW_COLUMNS = 8, /* of a tile: fewer do not fill the sectors of memory */
     LOG_BLOCK = 7,   /* of GR_RUNNING_BLOCK */
     AGAIN_BLOCKS = 4 /* of running_again, per multiprocessor */
 };
@@ -29,7 +30,7 @@ static gr_running_lines lines_of(const gr_groups_request *request, const gr_axis
     uint64_t walk = GR_RUNNING_BLOCK * items;
     const gr_axis *last = kept->count ? &kept->dim[kept->count - 1] : &one;
     gr_axis along = *axis, columns = one;
-    uint64_t period = axis->size;
+    uint64_t period = axis->size ? axis->size : 1;
     bool are_beside = kept->count && gr_axis_distance(last->in) < gr_axis_distance(axis->in);
     if (are_beside)
         columns = take_last(kept);
@@ -56,6 +57,9 @@ static gr_running_lines lines_of(const gr_groups_request *request, const gr_axis
     bool are_short = of.columns > GR_WARP && of.n > 0 && of.n <= items && !of.has_zero;
     while (of.width < GR_WARP && of.width < of.columns)
         of.width = 1u << ++of.log_width;
+    while (of.width > FEW_COLUMNS &&
+           4 * of.columns < 3 * of.width * gr_ceil_div(of.columns, of.width))
+        of.width = 1u << --of.log_width;
     if (are_short) {
         of.width = GR_RUNNING_BLOCK;
         of.log_width = LOG_BLOCK;

@@ -13,6 +13,7 @@ from gpureduce.emulator.explain import explain
 from gpureduce.text import Table
 
 PATH = "data/scans_h200.json"
+_COLUMNS = (4, 64, 1024, 16384, 262144, 4194304)  # of the matrices in the table
 _COUNTS = {
     "shared wavefronts": ("shared_load_wavefronts", "shared_store_wavefronts"),
     "bank conflicts": ("shared_load_conflicts", "shared_store_conflicts"),
@@ -34,7 +35,7 @@ def counted(names: Sequence[str], n: int = 2**14) -> dict[str, dict[str, list[in
 
 
 def look_back(sums: Any, seed: int = 0, known: float = 0.25) -> Any:
-    """The sum before each tile, made as by `scan_look_back`.
+    """The sum before each tile, made as by `scan_look_back`, but one tile at a time.
 
     `sums` are the tiles' own. By chance `known`, a tile has already added up all before it.
     """
@@ -57,18 +58,23 @@ def columns() -> Table:
     return Table("torch.cumsum of 2^28 float32", head, rows, [note])
 
 
-def recorded(path: str | Path = PATH) -> Table:
-    """Microseconds of a record's float32 running sums. Without that file: not recorded yet."""
+def recorded(measure: str = "whole", path: str | Path = PATH) -> Table:
+    """Microseconds of a record's float32 running sums. Without that file: not recorded yet.
+
+    `measure` is "whole" for arrays as one line, with the rungs, or "matrices".
+    """
     title, path, by = "Running sums on a card, in microseconds", Path(path), dict[str, Any]()
     if not path.exists():
         card = path.stem.partition("_")[2].upper()
-        return Table(title, ["rows x columns"], [], [f"{card}: not recorded yet."])
+        return Table(title, ["shape"], [], [f"{card}: not recorded yet."])
     made = records.load(path, "scan")
     for row in made["rows"]:
-        if row["measure"] in ("whole", "matrices") and row["dtype"] == "float32":
-            case = f"{row['rows']:,} x {row['columns']:,}, axis {row['axis']}"
-            by.setdefault(case, {})[row["strategy"]] = f"{row['median_us']:,.1f}"
+        is_shown = measure == "whole" or row["columns"] in _COLUMNS
+        if row["measure"] == measure and row["dtype"] == "float32" and is_shown:
+            shape = f"{row['rows']:,} x {row['columns']:,}, axis {row['axis']}"
+            case = f"{row['n']:,}" if measure == "whole" else shape
+            by.setdefault(case, {})[row["strategy"]] = f"{row['median_us']:,.0f}"
     names = list(dict.fromkeys(name for of in by.values() for name in of))
     rows = [[case, *(of.get(name, "") for name in names)] for case, of in by.items()]
     note = f"{made['card']}: driver {made['driver']}, {made['date']}."
-    return Table(title, ["rows x columns", *names], rows, [note])
+    return Table(title, ["shape", *names], rows, [note])
