@@ -76,7 +76,8 @@ template <typename T> struct Line {
     const gr_running_lines &of;
     const T *in;
     char *to;
-    size_t length; /* 0: there is no such line */
+    bool is_there;
+    size_t length;
 
     __device__ __forceinline__ Line(const gr_running_lines &of, void *entries, unsigned strip,
                                     unsigned column)
@@ -86,6 +87,7 @@ template <typename T> struct Line {
         uint64_t per_strip = uint64_t(of.width) * (of.turns ? of.turns : 1);
         uint64_t c = (strip - outer * of.across) * per_strip + column;
         uint64_t left = c < of.columns ? (of.columns - c + of.width - 1) / of.width : 0;
+        is_there = left > 0;
         length = !left ? 0 : left < of.turns ? left * of.period : of.n;
         in = static_cast<const T *>(of.in) + outer * of.outer_step + int64_t(c) * of.column_step;
         to = static_cast<char *>(entries) + outer * of.to_outer_step +
@@ -110,7 +112,7 @@ template <typename T> struct Line {
 template <typename T>
 __device__ __forceinline__ void store_zero(const Line<T> &line, const gr_sums &of)
 {
-    if (line.length)
+    if (line.is_there)
         store_bits(line.to - line.of.to_step, 0, of.bytes);
 }
 
