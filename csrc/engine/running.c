@@ -6,7 +6,9 @@
 #include "shared/running.h"
 
 enum {
-    LONG_ROW = 16,   /* rows of so many walks are lines of their own */
+    LONG_ROW = 16,   /* rows of so many tiles are lines of their own */
+    WALKS = 1 << 16, /* of all lines: about the threads of running_again that run at once */
+    LEAST_WALK = 128,
     FEW_BYTES = 64,  /* if the sums of a tile take no more, all tiles of a stretch are read */
     FEW_COLUMNS = 8, /* of a tile: fewer do not fill the sectors of memory */
     LOG_BLOCK = 7,   /* of GR_RUNNING_BLOCK */
@@ -27,15 +29,15 @@ static gr_running_lines lines_of(const gr_groups_request *request, const gr_axis
     ptrdiff_t size = (ptrdiff_t)gr_axis_element_bytes(request->load);
     size_t bytes = gr_load_size((gr_load)gr_axis_load(request));
     unsigned items = bytes > 4 || request->sums.bytes > 4 ? 32 : 64;
-    uint64_t walk = GR_RUNNING_BLOCK * items;
+    uint64_t in_tile = GR_RUNNING_BLOCK * items;
     const gr_axis *last = kept->count ? &kept->dim[kept->count - 1] : &one;
     gr_axis along = *axis, columns = one;
     uint64_t period = axis->size ? axis->size : 1;
     bool are_beside = kept->count && gr_axis_distance(last->in) < gr_axis_distance(axis->in);
     if (are_beside)
         columns = take_last(kept);
-    else if (kept->count && gr_axis_continues(last, axis) && axis->size < LONG_ROW * walk &&
-             axis->size % walk && !(request->running & GR_RUNNING_FROM_ZERO)) {
+    else if (kept->count && gr_axis_continues(last, axis) && axis->size < LONG_ROW * in_tile &&
+             axis->size % in_tile && !(request->running & GR_RUNNING_FROM_ZERO)) {
         along.size *= last->size;
         kept->count--;
     }
@@ -52,7 +54,7 @@ static gr_running_lines lines_of(const gr_groups_request *request, const gr_axis
                            .period = period,
                            .has_zero = (request->running & GR_RUNNING_FROM_ZERO) != 0,
                            .items = items,
-                           .walk = (unsigned)walk,
+                           .in_tile = (unsigned)in_tile,
                            .width = 1};
     bool are_short = of.columns > GR_WARP && of.n > 0 && of.n <= items && !of.has_zero;
     while (of.width < GR_WARP && of.width < of.columns)
@@ -68,8 +70,11 @@ static gr_running_lines lines_of(const gr_groups_request *request, const gr_axis
     }
     of.across = (unsigned)gr_ceil_div(of.columns, of.width * (are_short ? of.turns : 1));
     of.strips = of.across * of.outer;
-    of.tiles = gr_ceil_div(of.n ? of.n : 1, walk / of.width);
-    of.looks_back = of.tiles > 1 && walk / of.width % of.period;
+    of.tiles = gr_ceil_div(of.n ? of.n : 1, in_tile / of.width);
+    of.looks_back = of.tiles > 1 && in_tile / of.width % of.period;
+    uint64_t per_line = WALKS / (of.strips * of.width);
+    of.walk = per_line ? gr_ceil_div(of.n, per_line) : of.n;
+    of.walk = of.walk < LEAST_WALK ? LEAST_WALK : of.walk;
     of.groups = of.width * gr_axis_acc_size(request->acc) > FEW_BYTES ? GR_RUNNING_GROUPS : 0;
     return of;
 }
@@ -86,7 +91,8 @@ static gr_status launch(const gr_groups_request *request, gr_running_lines *of,
     size_t element = gr_load_size(load), summed = of->looks_back ? of->tiles : 0;
     size_t stretches = summed / GR_RUNNING_STRETCH,
            groups = summed * of->groups / GR_RUNNING_STRETCH;
-    size_t walks = is_proven ? gr_ceil_div(of->n, of->walk) * of->strips : 0;
+    size_t again_flags = is_proven ? of->tiles * of->strips : 0;
+    size_t walks = is_proven ? gr_ceil_div(of->n, of->walk) : 0;
     gr_arena arena = {0};
     gr_sums sums = request->sums;
     gr_running_memory memory;
@@ -102,9 +108,9 @@ static gr_status launch(const gr_groups_request *request, gr_running_lines *of,
     size_t of_tiles = gr_arena_take(&arena, summed * of->strips, sums_of_tile);
     size_t of_groups = gr_arena_take(&arena, groups * of->strips, sums_of_tile);
     size_t up_to = gr_arena_take(&arena, stretches * of->strips, sums_of_tile);
-    size_t flags = gr_arena_take(&arena, 2 + walks, sizeof(unsigned));
+    size_t flags = gr_arena_take(&arena, 2 + again_flags, sizeof(unsigned));
     arena.zeroed = arena.bytes;
-    size_t digits = gr_arena_take(&arena, walks > of->strips ? walks * of->width : 0,
+    size_t digits = gr_arena_take(&arena, walks > 1 ? walks * of->strips * of->width : 0,
                                   GR_EXACT_WORDS * sizeof(int64_t));
     if (gr_arena_open(&arena, request->device, request->stream, error) != GR_OK)
         return error->status;
@@ -123,7 +129,8 @@ static gr_status launch(const gr_groups_request *request, gr_running_lines *of,
                     {(unsigned)(of->tiles * of->strips), 1},
                     GR_RUNNING_BLOCK,
                     GR_RUNNING_SUMS * (gr_axis_acc_size(request->acc) + sizeof(double)) + 16 +
-                        of->walk / 32 * 33 * (element + (element == sums.bytes ? 0 : sums.bytes))};
+                        of->in_tile / 32 * 33 *
+                            (element + (element == sums.bytes ? 0 : sums.bytes))};
     if (gr_launch(&step, arguments, request->stream, launched, error) == GR_OK && is_proven) {
         step = (gr_step){gr_strategy_at(second),
                          again,

@@ -4,9 +4,8 @@
 
 #include <stdint.h>
 
-/* A block takes a tile: some elements per thread, of `width` lines beside each other. Tiles of a
- * line make groups, and GR_RUNNING_STRETCH tiles make a stretch. A walk has as many elements of one
- * line as a tile has of all its lines. */
+/* A block takes a tile: `items` elements per thread, of `width` lines beside each other. Tiles of a
+ * line make groups, and GR_RUNNING_STRETCH tiles make a stretch. */
 enum {
     GR_RUNNING_BLOCK = 128,
     GR_RUNNING_STRETCH = 256,
@@ -27,7 +26,8 @@ typedef struct {
     int64_t step, column_step, outer_step;
     int64_t to_step, to_column_step, to_outer_step;
     uint64_t period, tiles, strips;
-    unsigned items, walk;              /* the latter: GR_RUNNING_BLOCK times `items` */
+    uint64_t walk;                     /* elements that a thread of running_again adds up */
+    unsigned items, in_tile;           /* the latter: GR_RUNNING_BLOCK times `items` */
     unsigned width, log_width, across; /* the last: strips of the columns of one `outer` */
     unsigned turns;                    /* 0: lines are not short */
     unsigned groups;                   /* GR_RUNNING_GROUPS, or 0 */
@@ -40,7 +40,7 @@ typedef struct {
 typedef struct {
     unsigned *ticket;
     void *sums, *group_sums, *up_to; /* of tiles, of groups, and up to the ends of stretches */
-    unsigned *any_again, *again;     /* walks with an entry that is not proven */
+    unsigned *any_again, *again;     /* tiles with an entry that is not proven */
     int64_t *digits; /* GR_EXACT_WORDS for each sum of a walk, if a line has more than one */
 } gr_running_memory;
 

@@ -28,12 +28,23 @@ struct GrowingDigits {
         end = k < end ? end : k + 1;
     }
 
-    /* Adds the words of another sum. */
-    __device__ __forceinline__ void take(const int64_t *words)
+    __device__ __forceinline__ void take_words(const int64_t *words)
     {
         for (int k = 0; k < GR_EXACT_DIGITS; k++)
             put(k, words[k]);
-        flags |= (unsigned)words[GR_EXACT_DIGITS];
+        flags = (unsigned)words[GR_EXACT_DIGITS];
+    }
+
+    __device__ __forceinline__ void put_words(int64_t *words) const
+    {
+        long long carry = 0;
+        for (int k = 0; k < GR_EXACT_DIGITS; k++) {
+            long long value = digit[k] + carry,
+                      kept = k + 1 < GR_EXACT_DIGITS ? value & 0xffffffff : value;
+            carry = (value - kept) >> 32;
+            words[k] = kept;
+        }
+        words[GR_EXACT_DIGITS] = flags;
     }
 
     __device__ __forceinline__ void add(double x)
@@ -73,6 +84,47 @@ __device__ __forceinline__ void walk(const Line<In> &line, size_t w, GrowingDigi
         sum->add(double(typename Strided<In>::Wide(line.element(i))));
         use(i);
     }
+}
+
+/* Replaces a word of each walk of a line by that of the elements before it, by a warp. */
+__device__ __forceinline__ void sum_before_walks(const gr_running_lines &of, int64_t *word,
+                                                 size_t apart, size_t walks, bool are_flags)
+{
+    unsigned lane = threadIdx.x % 32;
+    auto join = [&](const Run<long long> &run, const Run<long long> &next) {
+        Run<long long> both = joined(run, next);
+        if (are_flags && !next.begins)
+            both.sum = run.sum | next.sum;
+        return both;
+    };
+    Run<long long> carry = {0, false};
+    for (size_t first = 0; first < walks; first += 32) {
+        size_t w = first + lane, begin = w * of.walk;
+        Run<long long> run = {0, false};
+        if (w < walks)
+            run = {word[w * apart], begins_within(of, begin, begin + of.walk)};
+        for (unsigned lanes = 1; lanes < 32; lanes *= 2) {
+            Run<long long> below = from_lane_below(run, lanes);
+            if (lane >= lanes)
+                run = join(below, run);
+        }
+        Run<long long> before = from_lane_below(run, 1);
+        if (w < walks)
+            word[w * apart] = lane > 0 ? join(carry, before).sum : carry.sum;
+        carry = join(carry, {__shfl_sync(0xffffffffu, run.sum, 31),
+                             __shfl_sync(0xffffffffu, (int)run.begins, 31) != 0});
+    }
+}
+
+/* Whether a tile in which walk `w` has elements has an entry that is not proven. */
+__device__ __forceinline__ bool is_again(const gr_running_lines &of,
+                                         const gr_running_memory &memory, size_t w, size_t strip)
+{
+    size_t rows = of.in_tile / of.width, begin = w * of.walk, end = begin + of.walk;
+    for (size_t t = begin / rows; t * rows < end && t < of.tiles; t++)
+        if (memory.again[t * of.strips + strip])
+            return true;
+    return false;
 }
 
 #endif

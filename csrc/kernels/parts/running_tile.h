@@ -59,7 +59,7 @@ template <typename In, typename Acc> struct RunningTile {
           column(threadIdx.x & (width - 1)), part(threadIdx.x >> of.log_width),
           strip(of.strips == 1 ? 0 : number % unsigned(of.strips)),
           tile(of.strips == 1 ? number : number / unsigned(of.strips)),
-          rows(of.walk >> of.log_width), stride(width > 32 ? next_place : width),
+          rows(of.in_tile >> of.log_width), stride(width > 32 ? next_place : width),
           begin(size_t(tile) * rows), first(begin + part * of.items),
           line(of, entries, strip, column)
     {

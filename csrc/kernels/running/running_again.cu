@@ -2,9 +2,9 @@
  *
  * Nearly always there are none, and all blocks return. Otherwise each thread adds up some elements
  * of a line, a walk, in digits of 32 bits, where nothing is rounded. After a barrier of the whole
- * grid, the walks' digits are added up along their lines, a thread per digit. After another one,
- * each walk with such entries begins with the digits before it, and rounds all of its entries. If
- * lines have one walk each, only the last step is needed.
+ * grid, the walks' digits are added up along their lines, a warp per digit. After another one, each
+ * walk in whose tiles there are such entries begins with the digits before it, and rounds all of
+ * its entries. If lines have one walk each, only the last step is needed.
  *
  * Still wasted: one entry that is not proven has all elements added up again. */
 #include "parts/running_digits.h"
@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(GR_RUNNING_BLOCK)
     if constexpr (is_proven<Acc>) {
         if (!*memory.any_again)
             return;
-        size_t length = of.walk, walks = (of.n + length - 1) / length, lines = of.strips * of.width;
+        size_t walks = (of.n + of.walk - 1) / of.walk, lines = of.strips * of.width;
         size_t id = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
         size_t threads = (size_t)gridDim.x * blockDim.x;
         if (walks > 1) {
@@ -27,36 +27,21 @@ __global__ void __launch_bounds__(GR_RUNNING_BLOCK)
                 Line<In> line(of, out.of.base, k % lines / of.width, unsigned(k % of.width));
                 GrowingDigits sum;
                 walk(line, k / lines, &sum, [](size_t) {});
-                long long carry = 0;
-                for (int d = 0; d < GR_EXACT_DIGITS; d++) {
-                    long long value = sum.digit[d] + carry,
-                              kept = d + 1 < GR_EXACT_DIGITS ? value & 0xffffffff : value;
-                    carry = (value - kept) >> 32;
-                    memory.digits[(k * GR_EXACT_WORDS) + d] = kept;
-                }
-                memory.digits[k * GR_EXACT_WORDS + GR_EXACT_DIGITS] = sum.flags;
+                sum.put_words(memory.digits + k * GR_EXACT_WORDS);
             }
             grid.sync();
-            for (size_t k = id; k < lines * GR_EXACT_WORDS; k += threads) {
-                int64_t before = 0;
-                bool are_flags = k % GR_EXACT_WORDS == GR_EXACT_DIGITS;
-                for (size_t w = 0; w < walks; w++) {
-                    int64_t *word = memory.digits + w * lines * GR_EXACT_WORDS + k, own = *word;
-                    *word = before;
-                    before = begins_within(of, w * length, (w + 1) * length) ? own
-                             : are_flags                                     ? before | own
-                                                                             : before + own;
-                }
-            }
+            for (size_t k = id / 32; k < lines * GR_EXACT_WORDS; k += threads / 32)
+                sum_before_walks(of, memory.digits + k, lines * GR_EXACT_WORDS, walks,
+                                 k % GR_EXACT_WORDS == GR_EXACT_DIGITS);
             grid.sync();
         }
         for (size_t k = id; k < walks * lines; k += threads) {
             Line<In> line(of, out.of.base, k % lines / of.width, unsigned(k % of.width));
-            if (!memory.again[k / of.width])
+            if (!is_again(of, memory, k / lines, k % lines / of.width))
                 continue;
             GrowingDigits sum;
             if (walks > 1)
-                sum.take(memory.digits + k * GR_EXACT_WORDS);
+                sum.take_words(memory.digits + k * GR_EXACT_WORDS);
             walk(line, k / lines, &sum, [&](size_t i) {
                 store_bits(line.entry(i), sum.rounded(out.of.type), out.of.bytes);
             });

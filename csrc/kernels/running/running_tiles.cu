@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(GR_RUNNING_BLOCK, is_proven<Acc> ? 4 : 5)
     In *elements = reinterpret_cast<In *>(drawn + 4);
     char *entries = reinterpret_cast<char *>(elements);
     if (out.of.bytes != sizeof(In))
-        entries += of.walk / 32 * 33 * sizeof(In);
+        entries += of.in_tile / 32 * 33 * sizeof(In);
     if (threadIdx.x == 0)
         *drawn = atomicAdd(memory.ticket, 1u);
     __syncthreads();
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(GR_RUNNING_BLOCK, is_proven<Acc> ? 4 : 5)
     }
     bool is_done = tile.put_own(elements, entries, out.of, begins, is_exact, run.sum);
     if (!__syncthreads_and(is_done) && threadIdx.x == 0) {
-        atomicExch(&memory.again[tile.tile / of.width * of.strips + tile.strip], 1u);
+        atomicExch(&memory.again[size_t(tile.tile) * of.strips + tile.strip], 1u);
         atomicExch(memory.any_again, 1u);
     }
     tile.store(entries, out.of.bytes);
