@@ -4,8 +4,9 @@ The functions have the arguments and the result dtypes of NumPy's, and return va
 timing. Each result is defined as a real number, and is the float nearest to it, ties to even. So it
 does not depend on the order of the elements, on the memory layout or on the number of threads.
 
-Of floats on a GPU there are `sum`, `segment_sum`, `mean`, `var`, `std`, `moments`, `norm` of order
-1 and 2, `dot` and `vecdot`. Their results lie on the same GPU, and nothing waits for them.
+Arrays may lie on a GPU, except for `segment_mean`, `segment_var`, `segment_std`, `segment_cumsum`,
+rolling windows, and variances and products of complex numbers. Results lie on the same GPU, and
+nothing waits for them.
 """
 
 from __future__ import annotations
@@ -33,12 +34,14 @@ from gpureduce.core import (
 from gpureduce.core.checks import finite, shown, whole
 from gpureduce.core.dtypes import Array
 from gpureduce.core.moments import (
+    DEVIATION,
     ELEMENT,
     MAGNITUDE,
     PRODUCT,
     RATIO,
     SQUARE,
     VARIANCE,
+    WEIGHTED,
     Finish,
     Sum,
     in_floats,
@@ -48,6 +51,7 @@ from gpureduce.core.statistics import (
     Axis,
     Call,
     Rows,
+    given_means,
     joined,
     mean_of,
     products_of,
@@ -92,6 +96,8 @@ _VAR = (VARIANCE, False, ELEMENT, SQUARE, True)
 _STD = (VARIANCE, True, ELEMENT, SQUARE, True)
 _NORM = {1: (RATIO, False, MAGNITUDE, -1, False), 2: (RATIO, True, SQUARE, -1, False)}
 _DOT = (RATIO, False, PRODUCT, -1, False)
+_AVERAGE = axis_on_device.Made(RATIO, False, WEIGHTED, axis_on_device.OVER_WEIGHTS)
+_TOTAL = axis_on_device.Made(RATIO, False, ELEMENT, axis_on_device.OVER_ONE)
 
 
 @functools.lru_cache(64)
@@ -103,12 +109,12 @@ def _made_of(how: tuple[int, bool, int, int, bool], ddof: float) -> axis_on_devi
 def _made(
     a: Any, how: tuple[int, bool, int, int, bool], axis: Any, dtype: Any = None, out: Any = None,
     keepdims: Any = False, ddof: float = 0, *, where: Any = True, mean: Any = None,
-    other: Any = None,
+    other: Any = None, skip_nan: bool = False,
 ) -> Any:  # fmt: skip
     """What is made of an array on a GPU; None of other arrays."""
     if type(a) is np.ndarray:
         return None
-    is_plain = where is True and mean is None and type(ddof) in (int, float)
+    is_plain = where is True and mean is None and type(ddof) in (int, float) and not skip_nan
     if is_plain and type(keepdims) is bool:
         made = _made_of(how, ddof)
         found = axis_on_device.by_one_call(
@@ -118,11 +124,18 @@ def _made(
             return found.value
     if not arrays.lies_on_a_gpu(a):
         return None
-    if where is not True or mean is not None:
-        name = "mean" if where is True else "where"
-        raise TypeError(f"{name} is for arrays in host memory: leave it out for one on a GPU")
-    made = _made_of(how, finite("ddof", ddof))
-    return axis_on_device.made_gpu(a, made, axis, dtype, out, keepdims, other)
+    made = _made_of(how, finite("ddof", ddof))._replace(few_are_nan=skip_nan)
+    if skip_nan:
+        where = axis_on_device.numbers_in(a, where)
+    if mean is not None:
+        made = made._replace(kind=DEVIATION)
+    if mean is not None and not arrays.lies_on_a_gpu(mean):
+        if np.ndim(mean):
+            raise TypeError("mean must be a number, or an array on the GPU of the other array")
+        made, mean = made._replace(mean=float(given_means(mean, ())[0])), None
+    return axis_on_device.made_gpu(
+        a, made, axis, dtype, out, keepdims, other, where=where, mean=mean
+    )
 
 
 class MomentsResult(NamedTuple):
@@ -149,6 +162,9 @@ def nansum(
     keepdims: bool = False, initial: Any = 0, where: Any = True,
 ) -> Any:  # fmt: skip
     """The sum of the elements that are no nan."""
+    if arrays.lies_on_a_gpu(a):
+        where = axis_on_device.numbers_in(a, where)
+        return sum(a, axis, dtype, out, keepdims, initial, where)
     call = Call(a, axis, keepdims, where, skip_nan=True)
     mask = True if call.mask is None else call.mask
     return sum(call.array, axis, dtype, out, keepdims, initial, mask)
@@ -156,6 +172,8 @@ def nansum(
 
 def count_nonzero(a: npt.ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Any:
     """The number of elements that are not 0. A nan is not 0."""
+    if arrays.lies_on_a_gpu(a):
+        return _counted(axis_on_device.compared(a, a != 0), axis, keepdims)
     return np.count_nonzero(arrays.as_array(a), axis=axis, keepdims=keepdims)
 
 
@@ -177,6 +195,8 @@ def nanmean(
     keepdims: bool = False, *, where: Any = True,
 ) -> Any:  # fmt: skip
     """The mean of the elements that are no nan."""
+    if arrays.lies_on_a_gpu(a):
+        return mean(a, axis, dtype, out, keepdims, where=axis_on_device.numbers_in(a, where))
     return mean_of(Call(a, axis, keepdims, where, skip_nan=True), dtype, out)
 
 
@@ -184,7 +204,13 @@ def average(
     a: npt.ArrayLike, axis: Axis = None, weights: npt.ArrayLike | None = None,
     returned: bool = False, *, keepdims: bool = False,
 ) -> Any:  # fmt: skip
-    """The weighted mean: sum(w x) over sum(w), rounded once. `returned`: also sum(w)."""
+    """The weighted mean: sum(w x) over sum(w), rounded once. `returned`: also sum(w).
+
+    Where the weights add up to 0, it raises ZeroDivisionError; for an array on a GPU, for which
+    nothing waits, that result is nan or infinite.
+    """
+    if arrays.lies_on_a_gpu(a):
+        return _average_gpu(a, axis, weights, returned, keepdims)
     if weights is None:
         call = Call(a, axis, keepdims, True)
         found, n = mean_of(call, None, None), call.counts().reshape(call.shape)
@@ -204,6 +230,30 @@ def average(
         raise ZeroDivisionError("Weights sum to zero, can't be normalized")
     found = call.stored(results(Finish(RATIO), above, below, n, both), None)
     return (found, scale) if returned else found
+
+
+def _average_gpu(a: Any, axis: Axis, weights: Any, returned: bool, keepdims: bool) -> Any:
+    shape = tuple(a.shape)
+    if weights is None:
+        found = mean(a, axis, keepdims=keepdims)
+        if not returned:
+            return found
+        axes = groups.reduced_axes(axis, len(shape))
+        n = math.prod(shape[i] for i in axes)
+        return found, axis_on_device.library_of(found).full_like(found, n)
+    weights = axis_on_device.spread_weights(weights, shape, axis)
+    _check_alike(a, weights)
+    found = axis_on_device.made_gpu(a, _AVERAGE, axis, keepdims=keepdims, other=weights)
+    if not returned:
+        return found
+    return found, axis_on_device.made_gpu(weights, _TOTAL, axis, keepdims=keepdims)
+
+
+def _counted(mask: Any, axis: Axis, keepdims: bool) -> Any:
+    """How many elements of a mask on a GPU are True."""
+    return summation.sum(
+        mask, axis=axis, keepdims=keepdims, result="device", timing=False
+    ).value  # fmt: skip
 
 
 def _spread(
@@ -250,6 +300,9 @@ def nanvar(
     ddof: float = 0, keepdims: bool = False, *, where: Any = True, mean: Any = None,
 ) -> Any:  # fmt: skip
     """The variance of the elements that are no nan."""
+    found = _made(a, _VAR, axis, dtype, out, keepdims, ddof, where=where, mean=mean, skip_nan=True)
+    if found is not None:
+        return found
     call = Call(a, axis, keepdims, where, skip_nan=True)
     return call.stored(variances_of(call, dtype, ddof, mean), out)
 
@@ -259,6 +312,9 @@ def nanstd(
     ddof: float = 0, keepdims: bool = False, *, where: Any = True, mean: Any = None,
 ) -> Any:  # fmt: skip
     """The standard deviation of the elements that are no nan."""
+    found = _made(a, _STD, axis, dtype, out, keepdims, ddof, where=where, mean=mean, skip_nan=True)
+    if found is not None:
+        return found
     call = Call(a, axis, keepdims, where, skip_nan=True)
     return call.stored(variances_of(call, dtype, ddof, mean, root=True), out)
 
@@ -273,7 +329,9 @@ def moments(
         view: Any = a
         axes = groups.reduced_axes(axis, len(view.shape))
         n = math.prod(view.shape[i] for i in axes)
-        return MomentsResult(n, mean(a, axis, keepdims=keepdims), found)
+        if where is not True:
+            n = _counted(axis_on_device.broadcast(where, view.shape, "where"), axis, keepdims)
+        return MomentsResult(n, mean(a, axis, keepdims=keepdims, where=where), found)
     call = Call(a, axis, keepdims, where)
     count = call.stored(call.counts().astype(np.int64), None)
     found = mean_of(call, None, None)
@@ -354,6 +412,11 @@ def nancumsum(
     *, reverse: bool = False, include_initial: bool = False,
 ) -> Any:  # fmt: skip
     """The same, in which a nan counts as 0."""
+    if arrays.lies_on_a_gpu(x):
+        return cumsum(
+            axis_on_device.without_nans(x), axis, dtype, out, reverse=reverse,
+            include_initial=include_initial,
+        )  # fmt: skip
     return running.cumsum(x, axis, dtype, out, reverse, include_initial, skip_nan=True)
 
 
@@ -439,6 +502,11 @@ def _product(a: Any, b: Any, axis: int) -> Any:
     """The sums of the products of two arrays on a GPU; None of other arrays."""
     if type(a) is np.ndarray or not arrays.lies_on_a_gpu(a):
         return None
+    _check_alike(a, b)
+    return _made(a, _DOT, axis, other=b)
+
+
+def _check_alike(a: Any, b: Any) -> None:
     kinds = [
         (type(one), getattr(one, "shape", None), str(getattr(one, "dtype", ""))) for one in (a, b)
     ]
@@ -449,7 +517,6 @@ def _product(a: Any, b: Any, axis: int) -> Any:
         raise TypeError(
             f"on a GPU, both arrays have one type, dtype and shape; these are {first} and {second}"
         )
-    return _made(a, _DOT, axis, other=b)
 
 
 def dot(a: npt.ArrayLike, b: npt.ArrayLike) -> Any:

@@ -449,7 +449,7 @@ void gr_start_axis_plan(const gr_groups_request *request, gr_axis_plan *p)
                         .terms = gr_axes_size(&request->axes.reduced)};
     p->sums.base = request->axes.out;
     p->sums.count = p->terms;
-    p->sums.made.n = request->sums.made.over_n ? (double)p->terms : 1;
+    p->sums.made.n = request->sums.made.over == GR_OVER_COUNT ? (double)p->terms : 1;
     p->sums.has_initial = gr_has_initial(&request->sums);
     p->sums.additions = 4.0 * (double)p->terms + 1e5; /* merges of threads and shares included */
 }
@@ -474,7 +474,7 @@ gr_status gr_plan_axis(const gr_groups_request *request, gr_axis_plan *p, gr_err
     if (p->pieces > MOST_PIECES && p->sum_count < sms_of(p))
         found = AS_LAYOUT;
     if (number < 0)
-        number = gr_strategy_named(axes.term == GR_TERM_MAGNITUDE || axes.term == GR_TERM_PRODUCT
+        number = gr_strategy_named(axes.term == GR_TERM_MAGNITUDE || axes.term >= GR_TERM_PRODUCT
                                        ? "any_layout"
                                    : found == AS_ROWS    ? choose_rows(p)
                                    : found == AS_COLUMNS ? choose_columns(p)

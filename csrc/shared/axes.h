@@ -28,7 +28,8 @@ typedef enum {
     GR_TERM_ELEMENT,
     GR_TERM_MAGNITUDE,
     GR_TERM_SQUARE,
-    GR_TERM_PRODUCT /* with the other array's element */
+    GR_TERM_PRODUCT, /* with the other array's element */
+    GR_TERM_WEIGHTED /* the same, and that element alone. Kernels only */
 } gr_term;
 
 typedef struct {

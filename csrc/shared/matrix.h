@@ -47,11 +47,20 @@ typedef struct {
                                           with the slowest-varying first */
 } gr_layout;
 
+/* What sums are divided by. */
+typedef enum { GR_OVER_ONE, GR_OVER_COUNT, GR_OVER_WEIGHTS } gr_over;
+
 /* What is made of sums before they are rounded (exact/finish.h). `is_made` 0: nothing. Variances
  * are made of the sums of x and of x^2. */
 typedef struct {
-    int is_made, kind, root, over_n; /* `kind`: a gr_finish_kind; n: of the elements, or 1 */
-    double ddof, n;
+    int is_made, kind, root, over; /* `kind`: a gr_finish_kind; `over`: a gr_over */
+    double ddof, n, mean;
+    int few_are_nan; /* a result of `ddof` elements or fewer is a nan */
+    /* NULL, or n and the mean of each result. Number k is of the result at results + k apart. */
+    const int64_t *counts;
+    const double *means;
+    const void *results;
+    int64_t apart;
 } gr_made;
 
 /* Where sums are stored, and how. To each sum its initial number is added first. */

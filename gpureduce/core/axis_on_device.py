@@ -26,7 +26,7 @@ from gpureduce.core import (
 )
 from gpureduce.core.dtypes import Array
 from gpureduce.core.groups import Reduction
-from gpureduce.core.moments import ELEMENT
+from gpureduce.core.moments import ELEMENT, PRODUCT
 from gpureduce.core.plan import (
     ROUND_ONCE,
     Arguments,
@@ -36,7 +36,6 @@ from gpureduce.core.plan import (
     strategy_of,
 )  # fmt: skip
 from gpureduce.core.results import Outcome, SumResult, Timing
-from gpureduce.lazy_import import load_other
 
 _MOST_KNOWN = 256  # descriptions of arrays, for each plan
 
@@ -128,6 +127,7 @@ class _Known(NamedTuple):
     """How arrays of one description are added up, and what their sums are."""
 
     make: device_results.Make
+    beside: Callable[[str], device_results.Make]  # arrays of a dtype that lie as the sums do
     shape: tuple[int, ...]
     dtype: str
     request: object  # for C
@@ -137,14 +137,19 @@ class _Known(NamedTuple):
     n: int
 
 
+OVER_ONE, OVER_COUNT, OVER_WEIGHTS = range(3)  # gr_over
+
+
 class Made(NamedTuple):
     """What is made of sums before they are rounded: see csrc/exact/finish.h."""
 
     kind: int
     root: bool
     term: int
-    over_n: bool
+    over: int
     ddof: float = 0.0
+    mean: float = 0.0
+    few_are_nan: bool = False  # a result of `ddof` elements or fewer is a nan
 
 
 class _Plan:
@@ -162,10 +167,11 @@ class _Plan:
         self.known: dict[bytes, _Known] = {}  # by the arrays' descriptions
 
     def run(
-        self, view: Any, out: Any, start: float, other: Any = None
-    ) -> tuple[Any, Timing | None, _Known]:
+        self, view: Any, out: Any, start: float, other: Any = None, mean: Any = None
+    ) -> tuple[Any, Timing | None, _Known]:  # fmt: skip
         """Adds up an array, of which `view` is the description. `other`: of products.
 
+        `mean`: an array of the results' means, for variances.
         The sums; their timing, or None without timing; and what is known of such arrays.
         """
         known = self.known.get(view.key)
@@ -175,11 +181,19 @@ class _Plan:
                 self.known.clear()
             self.known[view.key] = known
         if self.how.where is not True:
-            other = _broadcast(self.how.where, view.shape)
+            other = _mask(self.how.where, view.shape)
         if out is not None:
             device_results.check_out(out, self.like, known.dtype, known.shape)
-        value = known.make(view.stream) if out is None else out
-        found = self.module.run(known.request, view, other, value)
+        if self.made is not None and (self.how.where is not True or mean is not None):
+            value = known.make(view.stream)
+            numbers = self._numbers(known, view, other, mean)
+            found = self.module.run(known.request, view, other, value, 0, 0, 0, *numbers)
+            if out is not None:
+                out[...] = value
+                value = out
+        else:
+            value = known.make(view.stream) if out is None else out
+            found = self.module.run(known.request, view, other, value)
         if not self.call.timing:
             return value, None, known
         ran, *launch, _ = found
@@ -190,13 +204,36 @@ class _Plan:
         vars(timing)["initial"] = bool(self.how.initial)
         return value, timing, known
 
+    def _numbers(self, known: _Known, view: Any, mask: Any, mean: Any) -> list[Any]:
+        """The number of elements of each result, and its mean; or None."""
+        if mean is not None:
+            axes = groups.reduced_axes(self.how.axis, len(view.shape))
+            mean = broadcast(mean, groups.shape_of_result(view.shape, axes, True), "mean")
+        found: list[Any] = []
+        for source, dtype in ((mask, "int64"), (mean, "float64")):
+            if source is None:
+                found.append(None)
+                continue
+            call = self.call._replace(dtype=None if source is mask else dtype, timing=False)
+            how = Reduction(self.how.axis, self.how.keepdims)
+            plan = _Plan(call, self.strategy, how, type(source), self.module)
+            of = gpu_arrays.ask(self.module.view, source, view.stream)
+            if of is None:
+                name = "where" if source is mask else "mean"
+                raise TypeError(f"{name} must lie on the same GPU as the array")
+            found.append(known.beside(dtype)(view.stream))
+            self.module.run(plan._learn(of).request, of, None, found[-1])
+        return found
+
     def _learn(self, view: Any) -> _Known:
         call, how, kind, shape = self.call, self.how, view.kind, view.shape
         if self.made is not None:
-            _check_made(self.made, kind)
+            _check_made(self.made, kind, view.bytes)
         gpu_arrays.check_same_device(call.device, view.device)
         check_strategy(self.strategy)
         wanted = digits.dtype_for(kind) if self.as_digits else call.dtype
+        if self.made is not None and wanted is None and kind in "biu":
+            wanted = "float64"
         conversion, name = device_results.conversion_of(
             kind, view.bytes, wanted, self.strategy.name in ROUND_ONCE, _host.AXES
         )
@@ -217,22 +254,83 @@ class _Plan:
         )
         if self.as_digits:
             first, arrange, name = (*sums, digits.numbers_of(kind)), None, "int64"
-        made = self.library.maker(first, name, view.device)
+
+        def beside(dtype: str) -> device_results.Make:
+            made = self.library.maker(first, dtype, view.device)
+            return (lambda stream: arrange(made(stream))) if arrange else made
+
         return _Known(
-            (lambda stream: arrange(made(stream))) if arrange else made,
-            sums, name, request, conversion.exactly, view.device, (kind, view.bytes), view.count,
+            beside(name), beside, sums, name, request, conversion.exactly, view.device,
+            (kind, view.bytes), view.count,
         )  # fmt: skip
 
 
-def _check_made(made: Made, kind: str) -> None:
-    if kind not in "fB" and not (kind == "c" and made.term == ELEMENT):
+def _check_made(made: Made, kind: str, nbytes: int) -> None:
+    if kind == "c" and made.term != ELEMENT:
         raise TypeError(
-            f"exact means are made of floats or complex numbers on a GPU, and variances, norms and "
-            f"products of floats, not of elements of kind {kind!r}: convert them there first"
+            "on a GPU, exact variances, norms and products are made of real numbers: take them of "
+            "the real and imaginary parts"
+        )
+    if kind in "iu" and (nbytes > 4 or made.term == PRODUCT):
+        what = "products" if made.term == PRODUCT else "means"
+        raise TypeError(
+            f"on a GPU, exact {what} are not made of {gpu_arrays.source(kind, nbytes)}: convert "
+            "the array there first, to float64, which holds integers up to 2^53"
         )
 
 
-def _broadcast(where: Any, shape: tuple[int, ...]) -> Any:
+def numbers_in(arr: Any, where: Any = True) -> Any:
+    """A mask of the elements that are no nan, and that another mask selects: on the same GPU."""
+    mask = compared(arr, arr == arr)
+    return mask if where is True else mask & _mask(where, tuple(arr.shape))
+
+
+def compared(arr: Any, mask: Any) -> Any:
+    """The mask, if the array's library has compared element by element."""
+    if str(getattr(mask, "dtype", "")).rpartition(".")[2] != "bool":
+        raise TypeError(
+            f"{type(arr).__name__} does not compare its elements, which nan functions and counts "
+            "on a GPU need: pass an array of CuPy, PyTorch or JAX"
+        )
+    return mask
+
+
+def without_nans(arr: Any) -> Any:
+    """The array with zeros in place of nans, on the same GPU."""
+    return library_of(arr).where(numbers_in(arr), arr, 0)
+
+
+def library_of(arr: Any) -> Any:
+    """The module with the functions of an array's library."""
+    found = device_results.namespace_of(type(arr))
+    if found is None:
+        raise TypeError(
+            f"{type(arr).__name__} is of a library whose functions are not known: pass an array "
+            "of CuPy, PyTorch or JAX"
+        )
+    return found
+
+
+def spread_weights(weights: Any, shape: tuple[int, ...], axis: Any) -> Any:
+    """Weights of an array of this shape, or of its axes, in the array's shape."""
+    axes, own = groups.reduced_axes(axis, len(shape)), tuple(getattr(weights, "shape", ()))
+    if own == shape:
+        return weights
+    given = axes if axis is None else [i % len(shape) for i in np.atleast_1d(axis).tolist()]
+    if not arrays.lies_on_a_gpu(weights) or own != tuple(shape[i] for i in given):
+        raise ValueError(
+            f"weights must lie on the same GPU, in the array's shape, {shape}, or in that of the "
+            f"axes {tuple(given)}; these have {own}"
+        )
+    order = tuple(sorted(range(len(given)), key=given.__getitem__))
+    if order != tuple(range(len(order))):
+        module = gpu_arrays.needed_module(weights, None)
+        weights = device_results.library_of(type(weights), module).transpose(weights, order)
+    weights = weights.reshape(tuple(n if i in axes else 1 for i, n in enumerate(shape)))
+    return broadcast(weights, shape, "weights")
+
+
+def _mask(where: Any, shape: tuple[int, ...]) -> Any:
     """The mask in the array's shape, as a view by its own library."""
     dtype = str(getattr(where, "dtype", "")).rpartition(".")[2]
     if dtype != "bool":
@@ -240,30 +338,32 @@ def _broadcast(where: Any, shape: tuple[int, ...]) -> Any:
         raise TypeError(
             f"where must be an array of booleans on the same GPU, not {type(where).__name__}{wrong}"
         )
-    own = getattr(where, "shape", None)
+    return broadcast(where, shape, "where")
+
+
+def broadcast(array: Any, shape: tuple[int, ...], name: str) -> Any:
+    """An array of this shape, as a view by its own library."""
+    own = getattr(array, "shape", None)
     if not isinstance(own, tuple):
-        raise TypeError(f"where must be an array with a shape, not {type(where).__name__}")
+        raise TypeError(f"{name} must be an array with a shape, not {type(array).__name__}")
     if own == shape:
-        return where
-    root = device_results.root_of(type(where))
-    if root not in device_results.LIBRARIES:
+        return array
+    library = device_results.namespace_of(type(array))
+    if library is None:
         raise ValueError(
-            f"where has the shape {tuple(own)}; a mask of {type(where).__name__} must have the "
-            f"array's, {shape}"
+            f"{name} has the shape {tuple(own)}; of a {type(array).__name__} it must be {shape}"
         )
     try:
-        if root == "torch":
-            return where.broadcast_to(shape)
-        return load_other(root).broadcast_to(where, shape)
+        return library.broadcast_to(array, shape)
     except (RuntimeError, ValueError) as error:
         raise ValueError(
-            f"where has the shape {tuple(own)}, which does not broadcast to the array's, {shape}"
+            f"{name} has the shape {tuple(own)}, which does not broadcast to {shape}"
         ) from error
 
 
 def add_gpu(
     call: Arguments, strategy: registry.Strategy, arr: Any, how: Reduction, start: float,
-    as_digits: bool = False, made: Made | None = None, other: Any = None,
+    as_digits: bool = False, made: Made | None = None, other: Any = None, mean: Any = None,
 ) -> SumResult:  # fmt: skip
     """The sums of an array on a GPU, on that GPU, or what is made of them."""
     module = gpu_arrays.needed_module(arr, call.device)
@@ -274,7 +374,7 @@ def add_gpu(
     view = gpu_arrays.ask(module.view, arr, stream, waits)
     if view is None:
         raise TypeError(f"{type(arr).__name__} does not lie on a GPU")
-    value, timing, known = plan.run(view, how.out, start, other)
+    value, timing, known = plan.run(view, how.out, start, other, mean)
     if waits:
         return SumResult(_on_host(value, known.dtype), timing)
     return SumResult(plan.library.result(value) if how.out is None else value, timing)
@@ -320,12 +420,13 @@ def _plan_for(
 
 def made_gpu(
     arr: Any, made: Made, axis: Any, dtype: Any = None, out: Any = None, keepdims: Any = False,
-    other: Any = None, device: str | None = None,
+    other: Any = None, device: str | None = None, where: Any = True, mean: Any = None,
 ) -> Any:  # fmt: skip
     """What is made of the sums along axes of an array on a GPU: results on that GPU."""
     call = Arguments("exact", dtype, device=device, timing=False)
-    how = Reduction(axis, keepdims, out=out, result="device")
-    return add_gpu(call, strategy_of("exact"), arr, how, 0.0, made=made, other=other).value
+    how = Reduction(axis, keepdims, 0, where, out, "device")
+    exact = strategy_of("exact")
+    return add_gpu(call, exact, arr, how, 0.0, made=made, other=other, mean=mean).value
 
 
 def digits_gpu(arr: Any, axis: object, device: str | None, stream: object) -> Any:

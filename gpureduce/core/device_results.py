@@ -85,9 +85,18 @@ LIBRARIES = {
 }
 
 
+_NAMESPACES = {"torch": "torch", "cupy": "cupy", "jaxlib": "jax.numpy"}
+
+
 def root_of(kind: type) -> str:
     """The package that a type comes from."""
     return kind.__module__.partition(".")[0]
+
+
+def namespace_of(kind: type) -> Any:
+    """The module with the functions of a library's arrays; None if the library is unknown."""
+    name = _NAMESPACES.get(root_of(kind))
+    return None if name is None else load_other(name)
 
 
 def library_of(like: type, module: Any) -> Library:

@@ -98,7 +98,7 @@ class Call:
         return out
 
 
-def _check_mean(mean: object, shape: tuple[int, ...]) -> Array:
+def given_means(mean: object, shape: tuple[int, ...]) -> Array:
     """The means of all groups, flat. They are taken as given: float64 holds them."""
     found = arrays.viewed(mean)
     if found.dtype.kind not in "biuf" and not dtypes.is_bfloat16(found.dtype):
@@ -207,7 +207,7 @@ def _variances(
     else:
         if call.is_complex:
             raise TypeError("mean is for real arrays")
-        given = _check_mean(mean, groups.shape_of_result(call.array.shape, call.axes, True))
+        given = given_means(mean, groups.shape_of_result(call.array.shape, call.axes, True))
         how = Finish(DEVIATION, root, ddof)
         found = results(how, call.of(ELEMENT), squares, n, part, given)
     few = n <= ddof

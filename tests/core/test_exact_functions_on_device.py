@@ -128,21 +128,17 @@ def test_dtype_out_and_keepdims():
     wide = x + 1j * x[::-1]
     there = made_gpu(on_device(wide), RESULTS["mean"][0], 1, device="emulator")
     assert_same(there.to_numpy(), exact.mean(wide, 1))
-    with pytest.raises(TypeError, match="made of floats or complex numbers on a GPU"):
+    with pytest.raises(TypeError, match="exact means are not made of int64: convert"):
         made_gpu(on_device(np.arange(5)), how, 0, device="emulator")
-    with pytest.raises(TypeError, match="made of floats or complex numbers on a GPU"):
+    with pytest.raises(TypeError, match="made of real numbers"):
         made_gpu(on_device(wide), how, 0, device="emulator")
     with pytest.raises(ValueError, match="another shape or dtype"):
         made_gpu(on_device(x), Made(RATIO, False, PRODUCT, False), 0,
                  other=on_device(x[:5]), device="emulator")  # fmt: skip
 
 
-def test_arguments_for_host_arrays_are_named():
+def test_arguments_for_other_arrays_are_named():
     there = on_device(np.ones((3, 4), np.float32))
-    with pytest.raises(TypeError, match="where is for arrays in host memory"):
-        exact.mean(there, where=np.ones((3, 4), bool))
-    with pytest.raises(TypeError, match="mean is for arrays in host memory"):
-        exact.var(there, mean=1.0)
     with pytest.raises(TypeError, match="both arrays have one type, dtype and shape"):
         exact.vecdot(there, on_device(np.ones((3, 4), np.float64)))
     with pytest.raises(TypeError, match="lies on a GPU"):

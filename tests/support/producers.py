@@ -127,6 +127,34 @@ class OnDevice:
         return OnDevice(np.asarray(self.array[where]), self.device)
 
 
+class OfLibrary(OnDevice):
+    """The same, with what gpureduce.exact takes from the array's library."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other):
+        return OfLibrary(np.asarray(self.array == getattr(other, "array", other)))
+
+    def __ne__(self, other):
+        return OfLibrary(np.asarray(self.array != getattr(other, "array", other)))
+
+    def __and__(self, other):
+        return OfLibrary(np.asarray(self.array & other.array))
+
+    def __setitem__(self, where, value):
+        self.array[where] = value.to_numpy()
+
+    def reshape(self, *shape):
+        return OfLibrary(self.array.reshape(*shape))
+
+
+# The functions of that library.
+LIBRARY = types.SimpleNamespace(
+    broadcast_to=lambda one, shape: OfLibrary(np.broadcast_to(one.array, shape)),
+    where=lambda mask, one, zero: OfLibrary(np.where(mask.array, one.array, one.dtype.type(zero))),
+)
+
+
 class ByExchange:
     """As ByDLPack, but asked by the table of C functions that PyTorch's arrays have."""
 

@@ -25,8 +25,9 @@ typedef struct {
     const decided *plan;
     const gr_array *in, *other;
     gr_array *out;
-    const gr_span *host; /* of NumPy arrays, or NULL */
-    int order;           /* of the emulator's threads */
+    const gr_span *host;      /* of NumPy arrays, or NULL */
+    PyObject *counts, *means; /* numbers of results on a GPU; None or NULL: there are none */
+    int order;                /* of the emulator's threads */
     unsigned long long seed;
 } job;
 
@@ -44,14 +45,16 @@ static bool can_be_made(const decided *plan, const gr_numpy_type *type, bool exa
 {
     const gr_made *made = &plan->request.sums.made;
     gr_term term = plan->request.axes.term;
+    bool is_weighted = made->over == GR_OVER_WEIGHTS;
     bool is_known = made->kind == GR_FINISH_RATIO
-                        ? term <= GR_TERM_PRODUCT
-                        : made->kind == GR_FINISH_VARIANCE && term == GR_TERM_SQUARE;
+                        ? term <= GR_TERM_WEIGHTED && is_weighted == (term == GR_TERM_WEIGHTED)
+                        : made->kind <= GR_FINISH_DEVIATION && term == GR_TERM_SQUARE;
     bool is_plain = term == GR_TERM_ELEMENT || type->components == 1;
     if (plan->request.running) /* along one axis */
         return !made->is_made && !plan->request.by_segment && !plan->request.sums.as_digits &&
                plan->axes && !(plan->axes & (plan->axes - 1));
-    return !made->is_made || (exactly && is_known && is_plain && gr_is_float(type->load) &&
+    bool holds_all = gr_is_float(type->load) || gr_load_size(type->load) < sizeof(double);
+    return !made->is_made || (exactly && is_known && is_plain && holds_all &&
                               !plan->request.by_segment && !plan->request.sums.as_digits);
 }
 
@@ -112,12 +115,12 @@ static int take_request(decided *plan, PyObject *args, PyObject *named)
     PyObject *initial[2];
     request->strategy = -1;
     if (!PyArg_ParseTupleAndKeywords(
-            args, named, "Ciipi(OO)p|$KpLpippIIi(ipipd)i", (char **)(uintptr_t)names, &plan->kind,
+            args, named, "Ciipi(OO)p|$KpLpippIIi(ipiiddp)i", (char **)(uintptr_t)names, &plan->kind,
             &plan->bytes, &acc, &exactly, &target, &initial[0], &initial[1], &plan->timed,
             &plan->axes, &plan->keeps_dims, &segments, &request->by_offsets, &is_sorted,
             &request->check, &request->sums.as_digits, &request->block, &request->grid,
-            &request->strategy, &made->kind, &made->root, &term, &made->over_n, &made->ddof,
-            &request->running))
+            &request->strategy, &made->kind, &made->root, &term, &made->over, &made->ddof,
+            &made->mean, &made->few_are_nan, &request->running))
         return -1;
     made->is_made = named && PyDict_GetItemString(named, "made") != NULL;
     request->axes.term = (gr_term)term;
@@ -154,10 +157,11 @@ static bool fit_axes(job *j)
     const gr_sums *sums = &j->request.sums;
     int k = 0, part_bytes = gr_part_bytes(sums);
     int running = j->request.running, first = running & GR_RUNNING_FROM_ZERO ? 1 : 0;
-    bool keeps = j->plan->keeps_dims || running, has_factors = axes->term == GR_TERM_PRODUCT;
+    bool keeps = j->plan->keeps_dims || running, has_factors = axes->term >= GR_TERM_PRODUCT;
     bool fits = !mask         ? !has_factors
                 : has_factors ? mask->kind == in->kind && mask->bytes == in->bytes
-                              : mask->bytes == 1 && !sums->as_digits && !sums->made.is_made;
+                              : mask->bytes == 1 && !sums->as_digits &&
+                                    (!sums->made.is_made || sums->made.counts);
     if (!fits || (mask && (running || mask->dims != in->dims)))
         return false;
     axes->in = (const unsigned char *)in->base;
@@ -361,19 +365,52 @@ static PyObject *run_numpy(job *j, PyObject *const object[3])
 
 static const char *name_of_other(const job *j)
 {
-    return !j->request.by_segment  ? (j->request.axes.term == GR_TERM_PRODUCT ? "x2" : "where")
+    return !j->request.by_segment  ? (j->request.axes.term >= GR_TERM_PRODUCT ? "x2" : "where")
            : j->request.by_offsets ? "offsets"
                                    : "segment_ids";
+}
+
+/* Takes a number for each result, which lies as the results do: of its elements, or its mean.
+ * Returns 0, or -1 with an exception set. */
+static int take_numbers(job *j, PyObject *object, char kind, gr_array *array)
+{
+    gr_made *made = &j->request.sums.made;
+    const gr_array *out = j->out;
+    if (!object || object == Py_None)
+        return 0;
+    if (gr_view_beside(object, "the results' numbers", j->request.stream, j->request.device,
+                       array) < 0)
+        return -1;
+    bool fits = array->kind == kind && array->bytes == 8 && array->dims == out->dims;
+    for (int i = 0; fits && i < out->dims; i++)
+        fits = array->size[i] == out->size[i] &&
+               (out->size[i] < 2 ||
+                (out->step[i] >= 0 && array->step[i] * out->bytes == out->step[i] * array->bytes));
+    if (kind == 'i')
+        made->counts = (const int64_t *)array->base;
+    else
+        made->means = (const double *)array->base;
+    made->results = out->base;
+    made->apart = out->bytes;
+    if (!fits)
+        PyErr_SetString(PyExc_ValueError, "the results' numbers do not lie as the results do");
+    return fits ? 0 : -1;
 }
 
 static PyObject *run_beside(job *j, PyObject *object)
 {
     const gr_input inputs[] = {{"the array", j->in}, {name_of_other(j), j->other}, {NULL, NULL}};
-    gr_array out;
+    gr_array out, counts = {0}, means = {0};
+    PyObject *done = NULL;
     if (gr_view_beside(object, "out", j->request.stream, j->request.device, &out) < 0)
         return NULL;
     j->out = &out;
-    PyObject *done = gr_check_out(j->request.sums.bytes, &out, inputs) < 0 ? NULL : run(j);
+    if (gr_check_out(j->request.sums.bytes, &out, inputs) == 0 &&
+        take_numbers(j, j->counts, 'i', &counts) == 0 &&
+        take_numbers(j, j->means, 'f', &means) == 0)
+        done = run(j);
+    gr_array_done(&means);
+    gr_array_done(&counts);
     gr_array_done(&out);
     return done;
 }
@@ -398,7 +435,7 @@ static PyObject *run_views(job *j, const gr_view_object *values, PyObject *const
     if (gr_view_beside(object[1], name_of_other(j), request->stream, request->device, &where) < 0)
         return NULL;
     j->other = &where;
-    bool is_mask = request->axes.term != GR_TERM_PRODUCT;
+    bool is_mask = request->axes.term < GR_TERM_PRODUCT;
     PyObject *done =
         is_mask || is_aligned(&where, "the elements of x2", size) ? run_beside(j, object[2]) : NULL;
     gr_array_done(&where);
@@ -407,11 +444,11 @@ static PyObject *run_views(job *j, const gr_view_object *values, PyObject *const
 
 PyObject *gr_py_run(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    PyObject *capsule, *object[3];
+    PyObject *capsule, *object[3], *counts = NULL, *means = NULL;
     int device = 0, order = 0;
     unsigned long long seed = 0;
-    if (!PyArg_ParseTuple(args, "OOOO|iiK", &capsule, &object[0], &object[1], &object[2], &device,
-                          &order, &seed))
+    if (!PyArg_ParseTuple(args, "OOOO|iiKOO", &capsule, &object[0], &object[1], &object[2], &device,
+                          &order, &seed, &counts, &means))
         return NULL;
     const decided *plan = PyCapsule_GetPointer(capsule, DECIDED);
     if (!plan)
@@ -420,7 +457,12 @@ PyObject *gr_py_run(PyObject *Py_UNUSED(self), PyObject *args)
         PyErr_SetString(PyExc_ValueError, "the request was made by another module");
         return NULL;
     }
-    job j = {.request = plan->request, .plan = plan, .order = order, .seed = seed};
+    job j = {.request = plan->request,
+             .plan = plan,
+             .counts = counts,
+             .means = means,
+             .order = order,
+             .seed = seed};
     j.request.device = device;
     return PyObject_TypeCheck(object[0], gr_view_type)
                ? run_views(&j, (gr_view_object *)object[0], object)

@@ -15,12 +15,16 @@ __device__ __forceinline__ void add_term(Acc &sum, gr_term term, T x, T y)
 {
     if constexpr (!is_moments<Acc>) {
         add_to(sum, term == GR_TERM_MAGNITUDE ? fabs(double(x)) : double(x));
-    } else if (term != GR_TERM_PRODUCT) {
+    } else if (term < GR_TERM_PRODUCT) {
         add_to(sum, x);
-    } else if constexpr (sizeof(T) == 8) {
-        add_product(sum.products, x, y);
-    } else /* no bit of the product is lost */
-        add_proven(&sum.products.of, __dmul_rn(double(float(x)), double(float(y))));
+    } else {
+        if constexpr (sizeof(T) == 8)
+            add_product(sum.products, x, y);
+        else /* no bit of the product is lost */
+            add_proven(&sum.products.of, __dmul_rn(double(float(x)), double(float(y))));
+        if (term == GR_TERM_WEIGHTED)
+            add_to(sum.x, y);
+    }
 }
 
 template <typename Acc>

@@ -54,7 +54,7 @@ struct Terms {
         each_term<false>(of, place, turn, [&](auto one, auto other) {
             double x = double(one), y = double(other);
             if (range == ELEMENTS)
-                use(are_sizes ? fabs(x) : x);
+                use(are_sizes ? fabs(x) : of.term == GR_TERM_WEIGHTED ? y : x);
             else
                 each_product(x, y, use);
         });
@@ -104,17 +104,19 @@ DEVICE_FUNCTION unsigned read_digits(gr_finish_room *room, integer *to,
 DEVICE_FUNCTION void finish_group(void *to, const gr_sums &of, gr_term term, gr_finish_room *room,
                                   const unsigned long long *word)
 {
-    bool is_variance = of.made.kind == GR_FINISH_VARIANCE, has_products = term >= GR_TERM_SQUARE;
+    const gr_made made = made_at(of, to);
+    bool is_ratio = made.kind == GR_FINISH_RATIO, has_two = !is_ratio || term == GR_TERM_WEIGHTED;
+    bool products_first = is_ratio && term >= GR_TERM_SQUARE;
     gr_finish_how how = {
-        (gr_finish_kind)of.made.kind, of.made.root != 0, 1, is_variance, 1, of.made.ddof, of.type};
+        (gr_finish_kind)made.kind, made.root != 0, 1, has_two, 1, made.ddof, of.type};
     const unsigned long long *products = word + GR_LEVELS_WORDS;
-    room->n = of.made.n;
-    room->mean = 0;
-    room->first_flags = has_products && !is_variance
-                            ? read_digits(room, &room->first[0], products, 3)
-                            : read_digits(room, &room->first[0], word, 1);
-    if (is_variance)
-        room->second_flags = read_digits(room, &room->second, products, 3);
+    room->n = made.n;
+    room->mean = made.mean;
+    room->first_flags = read_digits(room, &room->first[0], products_first ? products : word,
+                                    products_first ? GR_PRODUCTS_PARTS : 1);
+    if (has_two)
+        room->second_flags = read_digits(room, &room->second, products_first ? word : products,
+                                         products_first ? 1 : GR_PRODUCTS_PARTS);
     store_bits(to, finish_in_integers(&how, room), of.bytes);
 }
 

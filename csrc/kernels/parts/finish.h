@@ -130,8 +130,28 @@ __device__ __forceinline__ approximate approximate_of(const gr_proven3 &sum, dou
     return checked(high, low, magnitude(tail) + additions * 0x1p-52 * sum.bound);
 }
 
-/* Rounds what is made of a sum, or of two for a variance, to a type. Returns false if the rounding
- * is not proven. */
+/* The same for the result that is stored at `to`. */
+__device__ __forceinline__ gr_made made_at(const gr_sums &of, const void *to)
+{
+    gr_made made = of.made;
+    int64_t k = 0;
+    if (made.results)
+        k = (static_cast<const char *>(to) - static_cast<const char *>(made.results)) / made.apart;
+    if (made.counts)
+        made.n = double(made.counts[k]);
+    if (made.means)
+        made.mean = made.means[k];
+    return made;
+}
+
+/* Whether a result is a nan because it is of few elements. */
+__device__ __forceinline__ bool are_too_few(const gr_made &made)
+{
+    return made.n == 0 || (made.few_are_nan && !(made.n > made.ddof));
+}
+
+/* Rounds what is made of a sum, or of two, to a type. Returns false if the rounding is not proven.
+ */
 DEVICE_FUNCTION bool finish_made(const gr_made how, const approximate first,
                                  const approximate second, gr_load type, double *rounded)
 {
@@ -141,11 +161,18 @@ DEVICE_FUNCTION bool finish_made(const gr_made how, const approximate first,
         above = sum_of(product_of(n, second), negative_of(product_of(first, first)));
         above = zero_of_one(above, {how.n});
         below = product_of(n, free_of({how.n}, how.ddof));
+    } else if (how.kind == GR_FINISH_DEVIATION) {
+        approximate mean = exactly({how.mean}), twice = product_of(exactly({-2}), first);
+        above = sum_of(second, product_of(mean, sum_of(product_of(n, mean), twice)));
+        below = free_of({how.n}, how.ddof);
+    } else if (how.over == GR_OVER_WEIGHTS) {
+        below = second;
     }
     approximate value = quotient_of(above, below);
     if (how.root)
         value = root_of(value);
-    return gr_proven_round(value.high.value, value.low.value, 0, value.error.value, format.fraction,
+    double high = value.high.value + 0.0; /* 0 over a negative number is 0 */
+    return gr_proven_round(high, value.low.value, 0, value.error.value, format.fraction,
                            format.unit, rounded);
 }
 

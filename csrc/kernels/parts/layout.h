@@ -74,7 +74,7 @@ __device__ __forceinline__ void each_strided(const gr_layout &of, const Place &f
 {
     constexpr unsigned flight = by_packs ? 8 : 2;
     const gr_layout_dim &dim = of.dim[of.kept];
-    bool has_factors = of.term == GR_TERM_PRODUCT;
+    bool has_factors = of.term >= GR_TERM_PRODUCT;
     const char *x_at = static_cast<const char *>(of.base) + first.in, *y_at = x_at;
     int64_t x_step = dim.in, y_step = has_factors ? dim.mask : dim.in;
     if (has_factors)
@@ -105,7 +105,7 @@ template <bool by_packs, typename Use>
 __device__ __forceinline__ void each_term(const gr_layout &of, const Place &first, const Turn &turn,
                                           Use use)
 {
-    bool has_factors = of.term == GR_TERM_PRODUCT;
+    bool has_factors = of.term >= GR_TERM_PRODUCT;
     if (of.reduced == 1 && (has_factors || !of.mask))
         switch (of.load) {
         case GR_LOAD_f16: return each_strided<__half, by_packs>(of, first, turn, use);

@@ -132,8 +132,12 @@ __device__ __forceinline__ bool store_made(void *to, const gr_sums &of, const ap
                                            const approximate &second)
 {
     double rounded;
-    bool is_done = finish_made(of.made, first, second, of.type, &rounded);
-    if (is_done)
+    gr_made made = made_at(of, to);
+    bool is_nan = are_too_few(made);
+    bool is_done = is_nan || finish_made(made, first, second, of.type, &rounded);
+    if (is_nan)
+        store_bits(to, gr_round_flags(GR_EXACT_NAN, gr_format_of(of.type)), of.bytes);
+    else if (is_done)
         store_sum(to, of, rounded);
     return is_done;
 }
@@ -143,9 +147,10 @@ __device__ __forceinline__ bool store_proven(void *to, const gr_sums &of, size_t
                                              const Moments<T> &sum)
 {
     approximate products = approximate_of(sum.products.of, of.additions);
-    if (of.made.kind != GR_FINISH_VARIANCE)
-        return store_made(to, of, products, {});
-    return store_made(to, of, approximate_of(sum.x.of, of.additions), products);
+    bool is_ratio = of.made.kind == GR_FINISH_RATIO,
+         is_plain = is_ratio && of.made.over != GR_OVER_WEIGHTS;
+    approximate x = is_plain ? approximate{} : approximate_of(sum.x.of, of.additions);
+    return store_made(to, of, is_ratio ? products : x, is_ratio ? x : products);
 }
 
 /* Stores the rounded sum if it is proven. Returns whether it is. */

@@ -21,7 +21,8 @@ __global__ void __launch_bounds__(GR_TERMS_THREADS, 2)
     gr_finish_room *room = reinterpret_cast<gr_finish_room *>(shared + WORDS);
     const unsigned *bits = out.of.unproven;
     bool has_products = of.term >= GR_TERM_SQUARE;
-    bool has_elements = !has_products || out.of.made.kind == GR_FINISH_VARIANCE;
+    bool has_elements =
+        !has_products || out.of.made.kind != GR_FINISH_RATIO || of.term == GR_TERM_WEIGHTED;
     invite_next_kernel();
     wait_for_earlier_kernels();
     if (!*out.of.any_unproven)

@@ -1,0 +1,301 @@
+"""Parts of arrays on a device: masks, nans, weights and given means. The bits are the host's."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+
+import numpy as np
+import pytest
+from test_exact_functions_on_device import FLOATS, MAKERS, axes_of, made
+
+from cases import numpy_dtype
+from gpureduce import exact
+from gpureduce.core import device_results, devices, gpu_arrays
+from gpureduce.core.device_array import DeviceArray
+from producers import LIBRARY, OfLibrary, on_device
+
+SHAPES = [(), (0, 3), (5, 0), (1, 1), (3000,), (7, 33), (300, 2), (3, 4, 50)]
+FEW = [(1, 1), (7, 33), (40, 2)]
+MASKED = {
+    "mean": (exact.mean, {}),
+    "var": (exact.var, {"ddof": 1}),
+    "std": (exact.std, {"ddof": 1.5}),
+    "of a mean": (exact.var, {"mean": 0.25, "ddof": 1}),
+}
+NAN = {
+    "nansum": (exact.nansum, {}),
+    "nanmean": (exact.nanmean, {}),
+    "nanvar": (exact.nanvar, {"ddof": 2}),
+    "nanstd": (exact.nanstd, {}),
+}
+INTEGERS = ["bool", "int8", "uint16", "int32", "uint32"]
+
+
+@pytest.fixture(autouse=True)
+def emulator(request, monkeypatch):
+    """Arrays that say they lie on a GPU are on the emulator's."""
+    if not request.node.get_closest_marker("gpu"):
+        monkeypatch.setattr(gpu_arrays, "_module", devices.emulator)
+        known = device_results.namespace_of
+        monkeypatch.setattr(device_results, "namespace_of",
+                            lambda kind: LIBRARY if kind is OfLibrary else known(kind))  # fmt: skip
+
+
+def on_host(found):
+    if isinstance(found, DeviceArray):
+        return found.to_numpy()
+    if hasattr(found, "get"):
+        return found.get()
+    if hasattr(found, "cpu"):
+        return found.cpu().numpy()
+    return np.asarray(found)
+
+
+def compare(function, there, here, *args, **how):
+    """`how` has pairs of an argument on the device and one on the host."""
+    ways = [{k: v[i] if isinstance(v, tuple) else v for k, v in how.items()} for i in (0, 1)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        want = np.asarray(function(here, *args, **ways[1]))
+    found = on_host(function(there, *args, **ways[0]))
+    assert (found.shape, found.dtype) == (want.shape, want.dtype)
+    assert found.tobytes() == want.tobytes()
+
+
+def masks_for(rng, shape):
+    some = np.asarray(rng.random(shape) < 0.6)
+    yield some
+    if len(shape) == 2 and some.size:
+        some = some.copy()
+        some[0], some[:, -1] = False, False  # groups without elements
+        yield some
+        yield np.broadcast_to(some[:1], shape)
+
+
+def views_of(x):
+    return [x, *([x.T, x[::-1, ::2]] if x.ndim == 2 and x.size else [])]
+
+
+@pytest.mark.parametrize("make", MAKERS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_where(dtype, make):
+    rng = np.random.default_rng(1)
+    for shape in SHAPES if make is MAKERS[0] else FEW:
+        for x in views_of(made(rng, make, shape, dtype)):
+            for mask in masks_for(rng, x.shape):
+                there = on_device(x), on_device(mask)
+                for axis in axes_of(x):
+                    for function, how in MASKED.values():
+                        compare(function, there[0], x, axis, where=(there[1], mask), **how)
+
+
+@pytest.mark.parametrize("make", MAKERS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_nans_are_left_out(dtype, make):
+    rng = np.random.default_rng(2)
+    for shape in SHAPES if make is MAKERS[0] else FEW:
+        x = made(rng, make, shape, dtype)
+        x = np.where(rng.random(shape) < 0.3, numpy_dtype(dtype).type(np.nan), x)
+        if x.ndim == 2 and x.size:
+            x[:, 0] = np.nan
+        for view in views_of(x):
+            for axis in axes_of(view):
+                for function, how in NAN.values():
+                    compare(function, OfLibrary(view), view, axis, **how)
+                if axis is None or type(axis) is int:
+                    compare(exact.nancumsum, OfLibrary(view), view, axis, reverse=True)
+            compare(exact.count_nonzero, OfLibrary(view), view, 0 if view.ndim else None)
+
+
+def test_where_beside_nans_and_results_in_out():
+    rng = np.random.default_rng(3)
+    x = made(rng, MAKERS[-1], (30, 40), "float32")
+    mask = rng.random((1, 40)) < 0.5
+    there = OfLibrary(x), OfLibrary(mask)
+    for keepdims in (False, True):
+        how = {"where": (there[1], mask), "keepdims": keepdims}
+        compare(exact.nanmean, there[0], x, 1, dtype="float64", **how)
+        compare(exact.nanstd, there[0], x, 0, **how)
+        compare(exact.nansum, there[0], x, 0, **how)
+    out = OfLibrary(np.empty(30, np.float32))
+    assert exact.nanvar(there[0], 1, out=out) is out
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert out.array.tobytes() == exact.nanvar(x, 1).tobytes()
+    count, mean, var = exact.moments(there[0], 1, where=there[1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        want = exact.moments(x, 1, where=mask)
+    assert (count.to_numpy() == want.count).all()
+    assert mean.to_numpy().tobytes() == want.mean.tobytes()
+    assert var.to_numpy().tobytes() == want.var.tobytes()
+
+
+@pytest.mark.parametrize("make", MAKERS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_given_means(dtype, make):
+    rng = np.random.default_rng(4)
+    for shape in [(7, 33), (300, 2), (3, 4, 50), (0, 3)]:
+        for x in views_of(made(rng, make, shape, dtype)):
+            for axis in axes_of(x):
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    mean = np.asarray(exact.mean(np.abs(x), axis, keepdims=True))
+                    mean = mean * x.dtype.type(0.75)
+                for m in (mean, mean.astype(np.float64) + 1e-9, rng.standard_normal(mean.shape)):
+                    compare(exact.var, on_device(x), x, axis, mean=(on_device(m), m))
+                    compare(exact.std, on_device(x), x, axis, mean=(on_device(m), m), ddof=1)
+                for m in (0, 0.1, np.inf, -1e300, np.nan):
+                    compare(exact.var, on_device(x), x, axis, mean=m, keepdims=True)
+
+
+@pytest.mark.parametrize("make", MAKERS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_weights(dtype, make):
+    rng = np.random.default_rng(5)
+    for shape in [(3000,), (7, 33), (300, 2), (3, 4, 50)]:
+        x, w = made(rng, make, shape, dtype), made(rng, MAKERS[0], shape, dtype)
+        for axis in axes_of(x):
+            with contextlib.suppress(ZeroDivisionError):  # on the host
+                compare(exact.average, OfLibrary(x), x, axis, weights=(OfLibrary(w), w))
+        one = w[..., 0, :] if w.ndim > 1 else w
+        one = one[0] if one.ndim > 1 else one
+        compare(exact.average, OfLibrary(x), x, -1, weights=(OfLibrary(one), one), keepdims=True)
+    w = np.abs(w) + w.dtype.type(0.5)
+    found, scale = exact.average(OfLibrary(x), 0, OfLibrary(w), returned=True)
+    want = exact.average(x, 0, w, returned=True)
+    assert scale.to_numpy().tobytes() == want[1].tobytes()
+    assert found.to_numpy().tobytes() == want[0].tobytes()
+    w[...] = 0
+    assert not np.isfinite(exact.average(OfLibrary(np.abs(x)), 0, OfLibrary(w)).to_numpy()).any()
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integers(dtype):
+    rng = np.random.default_rng(6)
+    info = np.iinfo(dtype) if dtype != "bool" else None
+    for shape in [(), (0, 3), (7, 33), (300, 2), (3, 4, 50)]:
+        x = (
+            rng.integers(info.min, info.max, shape, dtype, True)
+            if info
+            else rng.random(shape) < 0.5
+        )
+        x = np.asarray(x)
+        for view in views_of(x):
+            mask = np.asarray(rng.random(view.shape) < 0.7)
+            for axis in axes_of(view):
+                for function, how in MASKED.values():
+                    compare(function, on_device(view), view, axis, **how)
+                    compare(function, on_device(view), view, axis,
+                            where=(on_device(mask), mask), **how)  # fmt: skip
+                if dtype != "bool":
+                    compare(exact.norm, on_device(view), view, 2, axis)
+                    compare(exact.norm, on_device(view), view, 1, axis)
+
+
+def test_complex_numbers():
+    rng = np.random.default_rng(7)
+    for dtype in ("complex64", "complex128"):
+        x = (rng.standard_normal((30, 40)) + 1j * rng.standard_normal((30, 40))).astype(dtype)
+        x[rng.random(x.shape) < 0.2] = np.nan
+        mask = rng.random(x.shape) < 0.7
+        for axis in (None, 0, 1):
+            compare(exact.mean, on_device(x), x, axis, where=(on_device(mask), mask))
+            compare(exact.nanmean, OfLibrary(x), x, axis)
+            compare(exact.nansum, OfLibrary(x), x, axis)
+            compare(exact.nancumsum, OfLibrary(x), x, axis)
+
+
+def test_errors():
+    x = np.ones((3, 4), np.float32)
+    there, own = on_device(x), OfLibrary(x)
+    cases = [
+        (lambda: exact.nanmean(there, 0), TypeError, "does not compare its elements"),
+        (lambda: exact.nancumsum(there, 0), TypeError, "functions are not known"),
+        (lambda: exact.mean(there, where=x > 0), TypeError, "same GPU"),
+        (lambda: exact.mean(there, where=there), TypeError, "array of booleans"),
+        (lambda: exact.mean(own, where=OfLibrary(x[:, :3] > 0)), ValueError, "does not broadcast"),
+        (lambda: exact.var(there, 0, mean=x[:1]), TypeError, "on the GPU of the other array"),
+        (lambda: exact.var(there, 0, mean=2**60 + 1), ValueError, "float64 holds"),
+        (lambda: exact.var(there, 0, mean=on_device(x[0])), ValueError, "it must be"),
+        (lambda: exact.average(there, 0, x[0]), ValueError, "weights must lie on the same GPU"),
+        (lambda: exact.average(there, 0, on_device(x.astype("f8"))), TypeError, "one type, dtype"),
+        (lambda: exact.mean(on_device(np.arange(3))), TypeError, "int64: convert"),
+        (lambda: exact.var(on_device(x + 1j)), TypeError, "real and imaginary parts"),
+    ]  # fmt: skip
+    for call, error, words in cases:
+        with pytest.raises(error, match=words):
+            call()
+
+
+def card_arrays(library, x):
+    """The array on a card, by CuPy or PyTorch."""
+    if library == "cupy":
+        return pytest.importorskip("cupy").asarray(x)
+    return pytest.importorskip("torch").from_numpy(np.array(x)).cuda()
+
+
+@pytest.mark.gpu
+@pytest.mark.sanitizer
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("library", ["cupy", "torch"])
+def test_on_the_card(library, dtype):
+    rng = np.random.default_rng(8)
+    for make in MAKERS:
+        for shape in [(5, 0), (7, 33), (40, 128), (300, 2), (3, 4, 50), (700, 40)]:
+            x, w = made(rng, make, shape, dtype), made(rng, MAKERS[0], shape, dtype)
+            x = np.where(rng.random(shape) < 0.2, x.dtype.type(np.nan), x)
+            mask = rng.random(shape) < 0.6
+            there, on, weights = (card_arrays(library, one) for one in (x, mask, w))
+            for axis in axes_of(x):
+                for function, how in MASKED.values():
+                    compare(function, there, x, axis, where=(on, mask), **how)
+                for function, how in NAN.values():
+                    compare(function, there, x, axis, **how)
+                compare(exact.nanmean, there, x, axis, where=(on, mask))
+                if axis is None or type(axis) is int:
+                    compare(exact.nancumsum, there, x, axis)
+                mean = rng.standard_normal(np.sum(x, axis, keepdims=True).shape)
+                compare(exact.var, there, x, axis, mean=(card_arrays(library, mean), mean))
+                with contextlib.suppress(ZeroDivisionError):
+                    compare(exact.average, there, x, axis, weights=(weights, w))
+            compare(exact.count_nonzero, there, x, 0)
+
+
+@pytest.mark.gpu
+def test_large_arrays_on_the_card():
+    cupy = pytest.importorskip("cupy")
+    rng = np.random.default_rng(9)
+    for shape in [(3, 200_000), (50_000, 3), (1003, 1000), (1, 1 << 20)]:
+        x = made(rng, MAKERS[0], shape, "float32")
+        x[rng.random(shape) < 0.1] = np.nan
+        for axis in (None, 0, 1):
+            for function, how in NAN.values():
+                compare(function, cupy.asarray(x), x, axis, **how)
+            w = rng.random(shape[1], np.float32)
+        compare(exact.average, cupy.asarray(x), x, 1, weights=(cupy.asarray(w), w))
+        k = rng.integers(-(2**31), 2**31, shape, np.int32)
+        compare(exact.std, cupy.asarray(k), k, 0)
+
+
+@pytest.mark.gpu
+def test_a_graph_and_out_of_torch():
+    torch = pytest.importorskip("torch")
+    x = torch.randn(1000, 500, device="cuda")
+    mask, out = torch.rand(1, 500, device="cuda") < 0.5, torch.empty(1000, device="cuda")
+    assert exact.var(x, 1, out=out, where=mask) is out
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        exact.nanmean(x, 1, out=out, where=mask)
+    x.normal_()
+    x[0, 0] = np.nan
+    graph.replay()
+    torch.cuda.synchronize()
+    want = exact.nanmean(x.cpu().numpy(), 1, where=mask.cpu().numpy())
+    assert out.cpu().numpy().tobytes() == want.tobytes()
+    half, kept = x.to(torch.bfloat16), mask.expand(1000, 500)
+    found = exact.nanstd(half, 0, where=kept)
+    assert found.dtype == torch.bfloat16
+    want = exact.nanstd(half.cpu(), 0, where=kept.cpu().numpy())
+    assert found.cpu().view(torch.int16).numpy().tobytes() == np.asarray(want).tobytes()
