@@ -29,7 +29,7 @@ def rolled(
         raise ValueError("windows move along an axis; a number has none")
     along = groups.one_axis(axis, array.ndim)
     rows = np.moveaxis(array, along, -1)
-    windows = _windows(window, rows.shape[-1], min_periods, center)
+    windows = windows_of(window, rows.shape[-1], min_periods, center)
     result = array.dtype.newbyteorder("=") if array.dtype.kind not in "biu" else np.dtype("f8")
     free = finite("ddof", ddof) if variance else None
     flat = rows.reshape(math.prod(rows.shape[:-1]), rows.shape[-1])
@@ -42,7 +42,7 @@ def rolled(
 _Windows = tuple[Array | None, Array | None, int, int, int]
 
 
-def _windows(window: object, n: int, min_periods: object, center: object) -> _Windows:
+def windows_of(window: object, n: int, min_periods: object, center: object) -> _Windows:
     if isinstance(window, tuple):
         if flag("center", center):
             raise ValueError("center is for windows of one size, not for (starts, ends)")
@@ -84,7 +84,7 @@ def _counted(which: Array, starts: Array, ends: Array) -> Array:
     """How many elements of each window are marked."""
     before = np.zeros((len(which), which.shape[1] + 1), np.int64)
     np.cumsum(which, axis=1, out=before[:, 1:])
-    return before[:, ends] - before[:, starts]
+    return np.take(before, ends, axis=1) - np.take(before, starts, axis=1)  # in C's order
 
 
 def _results(

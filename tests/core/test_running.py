@@ -186,6 +186,16 @@ def test_windows_after_elements_that_hide_others():
         agree(rolling(x, 20, **how), window_by_window(whole, x, starts, ends, 20, ddof))
 
 
+def test_nans_in_several_rows():
+    x = np.arange(24.0).reshape(4, 6)
+    x[1, 2], x[3, 0] = np.nan, np.inf
+    for view, axis in ((x, 1), (x.T, 0), (x, 0)):
+        found = exact.rolling_sum(view, 2, axis, min_periods=1)
+        rows = np.moveaxis(view, axis, -1)
+        want = [exact.rolling_sum(row, 2, min_periods=1) for row in rows]
+        assert np.array_equal(np.moveaxis(found, axis, -1), want, equal_nan=True)
+
+
 def test_windows_in_any_order_and_along_any_axis():
     rng = np.random.default_rng(4)
     x = rng.standard_normal((3, 50, 4))
