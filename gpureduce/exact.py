@@ -25,6 +25,7 @@ from gpureduce.core import (
     axis_on_device,
     dtypes,
     groups,
+    ranges_on_device,
     rolling,
     running,
     running_on_device,
@@ -91,13 +92,13 @@ __all__ = [
 ]
 
 # For plain arrays: kind, root, the first term, the second, and whether n divides.
+_SUM = (RATIO, False, ELEMENT, -1, False)
 _MEAN = (RATIO, False, ELEMENT, -1, True)
 _VAR = (VARIANCE, False, ELEMENT, SQUARE, True)
 _STD = (VARIANCE, True, ELEMENT, SQUARE, True)
 _NORM = {1: (RATIO, False, MAGNITUDE, -1, False), 2: (RATIO, True, SQUARE, -1, False)}
 _DOT = (RATIO, False, PRODUCT, -1, False)
 _AVERAGE = axis_on_device.Made(RATIO, False, WEIGHTED, axis_on_device.OVER_WEIGHTS)
-_TOTAL = axis_on_device.Made(RATIO, False, ELEMENT, axis_on_device.OVER_ONE)
 
 
 @functools.lru_cache(64)
@@ -124,8 +125,9 @@ def _made(
             return found.value
     if not arrays.lies_on_a_gpu(a):
         return None
-    made = _made_of(how, finite("ddof", ddof))._replace(few_are_nan=skip_nan)
+    made = _made_of(how, finite("ddof", ddof))._replace(least=1)
     if skip_nan:
+        made = made._replace(least=max(1, math.floor(made.ddof) + 1))
         where = axis_on_device.numbers_in(a, where)
     if mean is not None:
         made = made._replace(kind=DEVIATION)
@@ -246,7 +248,7 @@ def _average_gpu(a: Any, axis: Axis, weights: Any, returned: bool, keepdims: boo
     found = axis_on_device.made_gpu(a, _AVERAGE, axis, keepdims=keepdims, other=weights)
     if not returned:
         return found
-    return found, axis_on_device.made_gpu(weights, _TOTAL, axis, keepdims=keepdims)
+    return found, axis_on_device.made_gpu(weights, _made_of(_SUM, 0), axis, keepdims=keepdims)
 
 
 def _counted(mask: Any, axis: Axis, keepdims: bool) -> Any:
@@ -356,6 +358,11 @@ def segment_mean(
     dtype: npt.DTypeLike | None = None,
 ) -> Any:  # fmt: skip
     """The mean of each segment. That of a segment without elements is nan."""
+    if arrays.lies_on_a_gpu(values):
+        made = _made_of(_MEAN, 0)
+        return ranges_on_device.by_segment(
+            values, segment_ids, offsets, num_segments, dtype, made
+        )  # fmt: skip
     rows = Rows(values, segment_ids, offsets, num_segments, dtype)
     result = rows.call.result(dtype)
     part, found, n = dtypes.part_of(result), [], np.ones(1)
@@ -377,6 +384,11 @@ def segment_var(
     dtype: npt.DTypeLike | None = None, ddof: float = 0,
 ) -> Any:  # fmt: skip
     """The variance of each segment. That of a segment without elements is nan."""
+    if arrays.lies_on_a_gpu(values):
+        made = _made_of(_VAR, finite("ddof", ddof))
+        return ranges_on_device.by_segment(
+            values, segment_ids, offsets, num_segments, dtype, made
+        )  # fmt: skip
     return segment_variances(
         Rows(values, segment_ids, offsets, num_segments, dtype), ddof, root=False
     )
@@ -388,6 +400,11 @@ def segment_std(
     dtype: npt.DTypeLike | None = None, ddof: float = 0,
 ) -> Any:  # fmt: skip
     """The standard deviation of each segment. That of a segment without elements is nan."""
+    if arrays.lies_on_a_gpu(values):
+        made = _made_of(_STD, finite("ddof", ddof))
+        return ranges_on_device.by_segment(
+            values, segment_ids, offsets, num_segments, dtype, made
+        )  # fmt: skip
     return segment_variances(
         Rows(values, segment_ids, offsets, num_segments, dtype), ddof, root=True
     )
@@ -427,10 +444,29 @@ def segment_cumsum(
 ) -> Any:  # fmt: skip
     """Entry i is the sum of the elements up to i that are of its segment, rounded once."""
     segments.check_one_of(segment_ids, offsets)
+    if arrays.lies_on_a_gpu(values):
+        raise TypeError(
+            "segment_cumsum takes arrays in host memory: on a GPU, cumsum along an axis takes "
+            "segments of equal length, as rows of an array"
+        )
     size = None
     if num_segments is not None:
         size = whole("num_segments", num_segments, 0, groups.MOST_SEGMENTS)
     return running.by_segment(values, groups.Segments(segment_ids, offsets, size), dtype)
+
+
+def _rolled(
+    how: tuple[int, bool, int, int, bool], x: Any, window: Any, axis: int, min_periods: Any,
+    center: Any, ddof: float = 0,
+) -> Any:  # fmt: skip
+    if arrays.lies_on_a_gpu(x):
+        made = _made_of(how, finite("ddof", ddof))
+        return ranges_on_device.rolled(x, window, axis, min_periods, center, made)
+    kind, root, _, _, over_n = how
+    return rolling.rolled(
+        x, window, axis, min_periods, center, mean=kind == RATIO and over_n,
+        variance=kind == VARIANCE, ddof=ddof, root=root,
+    )  # fmt: skip
 
 
 def rolling_sum(
@@ -444,7 +480,7 @@ def rolling_sum(
     ``ends[k] - 1``; the windows may be in any order. A nan is left out. An entry is nan if fewer
     than `min_periods` numbers are left: by default, if the window is not full, or has none.
     """
-    return rolling.rolled(x, window, axis, min_periods, center)
+    return _rolled(_SUM, x, window, axis, min_periods, center)
 
 
 def rolling_mean(
@@ -452,7 +488,7 @@ def rolling_mean(
     center: bool = False,
 ) -> Any:  # fmt: skip
     """The means of windows, as `rolling_sum` takes them."""
-    return rolling.rolled(x, window, axis, min_periods, center, mean=True)
+    return _rolled(_MEAN, x, window, axis, min_periods, center)
 
 
 def rolling_var(
@@ -460,7 +496,7 @@ def rolling_var(
     center: bool = False, ddof: float = 1,
 ) -> Any:  # fmt: skip
     """The variances of windows, as `rolling_sum` takes them; nan where `ddof` numbers are left."""
-    return rolling.rolled(x, window, axis, min_periods, center, variance=True, ddof=ddof)
+    return _rolled(_VAR, x, window, axis, min_periods, center, ddof)
 
 
 def rolling_std(
@@ -468,7 +504,7 @@ def rolling_std(
     center: bool = False, ddof: float = 1,
 ) -> Any:  # fmt: skip
     """The standard deviations of windows, as `rolling_sum` takes them."""
-    return rolling.rolled(x, window, axis, min_periods, center, variance=True, ddof=ddof, root=True)
+    return _rolled(_STD, x, window, axis, min_periods, center, ddof)
 
 
 def norm(x: npt.ArrayLike, ord: float = 2, axis: Axis = None, keepdims: bool = False) -> Any:

@@ -136,6 +136,8 @@ static void take_part(gr_axes *axes, gr_axis_list *part, const division *by, siz
     axes->out += place.out;
     if (axes->mask)
         axes->mask += place.mask;
+    axes->ranges.first += place.mask;
+    axes->ranges.offset += axes->ranges.offset ? place.mask : 0;
 }
 
 /* Returns whether the call goes on with the next part. */
@@ -245,7 +247,7 @@ gr_status gr_run_axis(const gr_groups_request *request, gr_launched *launched, g
 {
     size_t most = gr_backend_elements_at_once(), terms = gr_axes_size(&request->axes.reduced);
     /* exact_levels adds up a sum of any length in one launch. */
-    bool are_long = terms > most && !gr_names_exact_levels(request);
+    bool are_long = terms > most && !gr_names_exact_levels(request) && !request->axes.ranges.kind;
     size_t at_once = terms && terms < most ? most / terms : 1;
     *launched = (gr_launched){0};
     error->status = GR_OK;

@@ -49,7 +49,8 @@ void gr_axis_simplify(gr_axes *axes, unsigned parts)
     gr_axes_sort(kept);
     if (parts == 2)
         kept->dim[kept->count++] = last;
-    gr_axes_flip(axes, &axes->reduced);
+    if (axes->ranges.kind == GR_RANGE_ALL)
+        gr_axes_flip(axes, &axes->reduced);
     gr_axes_merge(&axes->reduced);
     gr_axes_merge(&axes->kept);
 }
@@ -65,9 +66,9 @@ static bool steps_are_whole(const gr_axis_list *list, ptrdiff_t size)
 static bool may_be_matrix(const gr_groups_request *request, const gr_axes *axes)
 {
     ptrdiff_t size = (ptrdiff_t)gr_axis_element_bytes(request->load);
-    return !axes->mask && axes->kept.count <= 2 && gr_axis_load(request) >= 0 &&
-           gr_axis_is_packed(axes, request->sums.bytes) && steps_are_whole(&axes->kept, size) &&
-           steps_are_whole(&axes->reduced, size);
+    return !axes->mask && !axes->ranges.kind && axes->kept.count <= 2 &&
+           gr_axis_load(request) >= 0 && gr_axis_is_packed(axes, request->sums.bytes) &&
+           steps_are_whole(&axes->kept, size) && steps_are_whole(&axes->reduced, size);
 }
 
 static const gr_axis one = {1, 0, 0, 0};
@@ -139,6 +140,7 @@ gr_status gr_axis_describe_layout(const gr_groups_request *request, const gr_axe
                           .mask = axes->mask,
                           .load = request->load,
                           .term = axes->term,
+                          .ranges = axes->ranges,
                           .kept = axes->kept.count,
                           .reduced = axes->reduced.count};
     int dims = axes->kept.count + axes->reduced.count;

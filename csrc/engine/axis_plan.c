@@ -315,13 +315,23 @@ static void shape_levels(gr_axis_plan *p)
                        sms_of(p) * (SM_THREADS / p->block));
 }
 
+/* The elements of a group, on average. */
+static size_t usual_terms(const gr_axis_plan *p)
+{
+    const gr_ranges *ranges = &p->request->axes.ranges;
+    return ranges->kind == GR_RANGE_ALL       ? p->terms
+           : ranges->kind == GR_RANGE_WINDOWS ? gr_least(p->terms, (size_t)ranges->size)
+                                              : gr_ceil_div(p->terms, p->sum_count);
+}
+
 static void shape_terms(gr_axis_plan *p)
 {
     size_t most = sms_of(p) * 2, per_block = (size_t)GR_TERMS_THREADS * SHARE_TERMS;
-    p->lanes = p->block = (unsigned)gr_least(
-        gr_ceil_div(p->terms ? p->terms : 1, GR_WARP) * GR_WARP, GR_TERMS_THREADS);
+    size_t terms = usual_terms(p);
+    p->lanes = p->block =
+        (unsigned)gr_least(gr_ceil_div(terms ? terms : 1, GR_WARP) * GR_WARP, GR_TERMS_THREADS);
     /* Most results are proven: blocks for them return at once. */
-    p->level_shares = p->sum_count <= SHARED_RESULTS ? gr_least(most, p->terms / per_block) : 1;
+    p->level_shares = p->sum_count <= SHARED_RESULTS ? gr_least(most, terms / per_block) : 1;
     p->level_shares = p->level_shares ? p->level_shares : 1;
     size_t words = GR_TERMS_SUMS * GR_LEVELS_WORDS;
     p->words = p->level_shares > 1 ? p->sum_count * words : 0;
@@ -337,16 +347,17 @@ static void shape_layout(gr_axis_plan *p)
     }
     const gr_layout_dim *dim = p->layout.dim;
     int kept = p->layout.kept, dims = kept + p->layout.reduced;
-    bool adjacent =
-        kept > 0 && dims > kept && gr_axis_distance(dim[kept - 1].in) < dim[dims - 1].in;
-    bool alone = adjacent || p->terms <= 16;
+    size_t terms = usual_terms(p);
+    bool adjacent = kept > 0 && dims > kept && p->layout.ranges.kind != GR_RANGE_OFFSETS &&
+                    gr_axis_distance(dim[kept - 1].in) < dim[dims - 1].in;
+    bool alone = adjacent || terms <= 16;
     if (!alone && !p->request->block)
-        p->block = p->terms <= 1024 ? GR_WARP : BLOCK;
+        p->block = terms <= 1024 ? GR_WARP : BLOCK;
     p->team = alone ? 1 : p->block;
     p->shared_bytes = alone ? 0 : p->block / GR_WARP * gr_axis_acc_size(p->request->acc);
     size_t full = sms_of(p) * SM_THREADS, threads = p->sum_count * p->team;
     if (threads <= full / 2 && p->packed) /* the second launch stores sums in their order */
-        p->shares = (unsigned)gr_least(full / threads, p->terms / SHARE_TERMS / p->team);
+        p->shares = (unsigned)gr_least(full / threads, terms / SHARE_TERMS / p->team);
     p->shares = p->shares ? p->shares : 1;
     p->grid = gr_least(gr_ceil_div(p->sum_count * p->shares, p->block / p->team),
                        sms_of(p) * (SM_THREADS / p->block) * 8);

@@ -32,12 +32,25 @@ typedef enum {
     GR_TERM_WEIGHTED /* the same, and that element alone. Kernels only */
 } gr_term;
 
+/* Which elements along the only reduced dimension a group has: all, those between an offset and the
+ * next one, or those of a window. */
+typedef enum { GR_RANGE_ALL, GR_RANGE_OFFSETS, GR_RANGE_WINDOWS } gr_range_kind;
+
+/* The groups are a kept dimension, whose step in the mask is 1. Group k has the elements offset[k]
+ * to offset[k + 1] - 1, or those of the `size` from k + first on that exist. */
+typedef struct {
+    gr_range_kind kind;
+    const int64_t *offset;
+    int64_t first, size;
+} gr_ranges;
+
 typedef struct {
     const unsigned char *in;   /* the first element */
     const unsigned char *mask; /* the first byte of the mask; NULL: all elements are added. Of
                                   products, the first element of the other array */
     unsigned char *out;        /* the first sum */
     gr_axis_list kept, reduced;
+    gr_ranges ranges; /* on devices only */
     gr_load load;
     gr_term term;
     int components;      /* 2: complex elements, whose parts are added up separately */

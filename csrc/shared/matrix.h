@@ -39,9 +39,10 @@ typedef struct {
 
 typedef struct {
     const void *base;
-    const uint8_t *mask;               /* NULL: all elements are added */
-    int load;                          /* a gr_load, or GR_ELEMENTS_I64 */
-    gr_term term;                      /* what is added; of products, `mask` is the other array */
+    const uint8_t *mask; /* NULL: all elements are added */
+    int load;            /* a gr_load, or GR_ELEMENTS_I64 */
+    gr_term term;        /* what is added; of products, `mask` is the other array */
+    gr_ranges ranges;
     int kept, reduced;                 /* how many dimensions */
     gr_layout_dim dim[GR_LAYOUT_DIMS]; /* those that are kept, then those that are added up; each
                                           with the slowest-varying first */
@@ -55,13 +56,17 @@ typedef enum { GR_OVER_ONE, GR_OVER_COUNT, GR_OVER_WEIGHTS } gr_over;
 typedef struct {
     int is_made, kind, root, over; /* `kind`: a gr_finish_kind; `over`: a gr_over */
     double ddof, n, mean;
-    int few_are_nan; /* a result of `ddof` elements or fewer is a nan */
-    /* NULL, or n and the mean of each result. Number k is of the result at results + k apart. */
-    const int64_t *counts;
+} gr_made;
+
+/* Of each result that is made: n, or offsets whose differences are n, and the mean; or NULL, if
+ * these are the same for all. Number k is of the result at results + k apart. */
+typedef struct {
+    const int64_t *counts, *offsets;
     const double *means;
     const void *results;
     int64_t apart;
-} gr_made;
+    int64_t least; /* a result of fewer elements is a nan */
+} gr_made_numbers;
 
 /* Where sums are stored, and how. To each sum its initial number is added first. */
 typedef struct {
@@ -80,6 +85,7 @@ typedef struct {
     uint64_t count;         /* .. the number of elements of each sum along axes, .. */
     const uint64_t *counts; /* .. and of each segment */
     gr_made made;
+    gr_made_numbers numbers;
 } gr_sums;
 
 #endif

@@ -149,7 +149,7 @@ class Made(NamedTuple):
     over: int
     ddof: float = 0.0
     mean: float = 0.0
-    few_are_nan: bool = False  # a result of `ddof` elements or fewer is a nan
+    least: int = 0  # a result of fewer elements is a nan, if numbers of elements are given
 
 
 class _Plan:
@@ -228,12 +228,10 @@ class _Plan:
     def _learn(self, view: Any) -> _Known:
         call, how, kind, shape = self.call, self.how, view.kind, view.shape
         if self.made is not None:
-            _check_made(self.made, kind, view.bytes)
+            call = call._replace(dtype=checked_dtype(self.made, kind, view.bytes, call.dtype))
         gpu_arrays.check_same_device(call.device, view.device)
         check_strategy(self.strategy)
         wanted = digits.dtype_for(kind) if self.as_digits else call.dtype
-        if self.made is not None and wanted is None and kind in "biu":
-            wanted = "float64"
         conversion, name = device_results.conversion_of(
             kind, view.bytes, wanted, self.strategy.name in ROUND_ONCE, _host.AXES
         )
@@ -265,7 +263,8 @@ class _Plan:
         )  # fmt: skip
 
 
-def _check_made(made: Made, kind: str, nbytes: int) -> None:
+def checked_dtype(made: Made, kind: str, nbytes: int, dtype: Any) -> Any:
+    """The dtype of what is made of such elements. Raises if there is no such result."""
     if kind == "c" and made.term != ELEMENT:
         raise TypeError(
             "on a GPU, exact variances, norms and products are made of real numbers: take them of "
@@ -277,6 +276,7 @@ def _check_made(made: Made, kind: str, nbytes: int) -> None:
             f"on a GPU, exact {what} are not made of {gpu_arrays.source(kind, nbytes)}: convert "
             "the array there first, to float64, which holds integers up to 2^53"
         )
+    return "float64" if dtype is None and kind in "biu" else dtype
 
 
 def numbers_in(arr: Any, where: Any = True) -> Any:

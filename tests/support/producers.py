@@ -144,12 +144,16 @@ class OfLibrary(OnDevice):
     def __setitem__(self, where, value):
         self.array[where] = value.to_numpy()
 
+    def __getitem__(self, where):
+        return OfLibrary(np.asarray(self.array[getattr(where, "array", where)]))
+
     def reshape(self, *shape):
         return OfLibrary(self.array.reshape(*shape))
 
 
 # The functions of that library.
 LIBRARY = types.SimpleNamespace(
+    argsort=lambda one: OfLibrary(np.argsort(one.array)),
     broadcast_to=lambda one, shape: OfLibrary(np.broadcast_to(one.array, shape)),
     where=lambda mask, one, zero: OfLibrary(np.where(mask.array, one.array, one.dtype.type(zero))),
 )

@@ -50,9 +50,13 @@ static bool can_be_made(const decided *plan, const gr_numpy_type *type, bool exa
                         ? term <= GR_TERM_WEIGHTED && is_weighted == (term == GR_TERM_WEIGHTED)
                         : made->kind <= GR_FINISH_DEVIATION && term == GR_TERM_SQUARE;
     bool is_plain = term == GR_TERM_ELEMENT || type->components == 1;
-    if (plan->request.running) /* along one axis */
+    bool is_one_axis = plan->axes && !(plan->axes & (plan->axes - 1));
+    if (plan->request.running)
         return !made->is_made && !plan->request.by_segment && !plan->request.sums.as_digits &&
-               plan->axes && !(plan->axes & (plan->axes - 1));
+               is_one_axis;
+    if (plan->request.axes.ranges.kind &&
+        (!is_one_axis || made->is_made != exactly || term >= GR_TERM_PRODUCT))
+        return false;
     bool holds_all = gr_is_float(type->load) || gr_load_size(type->load) < sizeof(double);
     return !made->is_made || (exactly && is_known && is_plain && holds_all &&
                               !plan->request.by_segment && !plan->request.sums.as_digits);
@@ -104,23 +108,25 @@ static int take_types(decided *plan, int acc, int exactly, int target, PyObject 
 
 static int take_request(decided *plan, PyObject *args, PyObject *named)
 {
-    static const char *const names[] = {"kind",       "bytes",    "acc",   "exactly",   "target",
-                                        "initial",    "timed",    "axes",  "keepdims",  "segments",
-                                        "by_offsets", "sorted",   "check", "as_digits", "block",
-                                        "grid",       "strategy", "made",  "running",   NULL};
+    static const char *const names[] = {
+        "kind",  "bytes",    "acc",      "exactly",    "target",  "initial", "timed",
+        "axes",  "keepdims", "segments", "by_offsets", "sorted",  "check",   "as_digits",
+        "block", "grid",     "strategy", "made",       "running", "ranges",  NULL};
     gr_groups_request *request = &plan->request;
     gr_made *made = &request->sums.made;
+    gr_ranges *ranges = &request->axes.ranges;
     int acc, exactly, target, is_sorted = GR_SORTED_UNKNOWN, term = GR_TERM_ELEMENT;
     long long segments = -1; /* along axes */
     PyObject *initial[2];
     request->strategy = -1;
     if (!PyArg_ParseTupleAndKeywords(
-            args, named, "Ciipi(OO)p|$KpLpippIIi(ipiiddp)i", (char **)(uintptr_t)names, &plan->kind,
-            &plan->bytes, &acc, &exactly, &target, &initial[0], &initial[1], &plan->timed,
-            &plan->axes, &plan->keeps_dims, &segments, &request->by_offsets, &is_sorted,
-            &request->check, &request->sums.as_digits, &request->block, &request->grid,
+            args, named, "Ciipi(OO)p|$KpLpippIIi(ipiiddL)i(iLL)", (char **)(uintptr_t)names,
+            &plan->kind, &plan->bytes, &acc, &exactly, &target, &initial[0], &initial[1],
+            &plan->timed, &plan->axes, &plan->keeps_dims, &segments, &request->by_offsets,
+            &is_sorted, &request->check, &request->sums.as_digits, &request->block, &request->grid,
             &request->strategy, &made->kind, &made->root, &term, &made->over, &made->ddof,
-            &made->mean, &made->few_are_nan, &request->running))
+            &made->mean, &request->sums.numbers.least, &request->running, &ranges->kind,
+            &ranges->first, &ranges->size))
         return -1;
     made->is_made = named && PyDict_GetItemString(named, "made") != NULL;
     request->axes.term = (gr_term)term;
@@ -149,6 +155,21 @@ PyObject *gr_py_request(PyObject *Py_UNUSED(self), PyObject *args, PyObject *nam
 /* --- do the arrays fit together? ---------------------------------------------------------------
  */
 
+/* Takes the offsets of groups. Returns whether they are such. */
+static bool take_offsets(job *j)
+{
+    const gr_array *offsets = j->other;
+    gr_made_numbers *numbers = &j->request.sums.numbers;
+    numbers->offsets = (const int64_t *)offsets->base;
+    numbers->results = j->out->base;
+    numbers->apart = j->out->bytes; /* of a row of results */
+    for (int i = 1; i < j->out->dims; i++)
+        numbers->apart *= j->out->size[i];
+    j->request.axes.ranges.offset = numbers->offsets;
+    return offsets->kind == 'i' && offsets->bytes == 8 && offsets->dims == 1 &&
+           offsets->step[0] == 8 && offsets->size[0] > 0 && j->plan->axes == 1;
+}
+
 /* Adds the array's dimensions to the axes. `out` has as many as stay. */
 static bool fit_axes(job *j)
 {
@@ -157,11 +178,17 @@ static bool fit_axes(job *j)
     const gr_sums *sums = &j->request.sums;
     int k = 0, part_bytes = gr_part_bytes(sums);
     int running = j->request.running, first = running & GR_RUNNING_FROM_ZERO ? 1 : 0;
-    bool keeps = j->plan->keeps_dims || running, has_factors = axes->term >= GR_TERM_PRODUCT;
-    bool fits = !mask         ? !has_factors
+    bool keeps = j->plan->keeps_dims || running || axes->ranges.kind,
+         has_factors = axes->term >= GR_TERM_PRODUCT;
+    bool by_offsets = axes->ranges.kind == GR_RANGE_OFFSETS, in_ranges = axes->ranges.kind != 0;
+    bool fits = by_offsets    ? mask && take_offsets(j)
+                : in_ranges   ? !mask
+                : !mask       ? !has_factors
                 : has_factors ? mask->kind == in->kind && mask->bytes == in->bytes
                               : mask->bytes == 1 && !sums->as_digits &&
-                                    (!sums->made.is_made || sums->made.counts);
+                                    (!sums->made.is_made || sums->numbers.counts);
+    if (by_offsets)
+        mask = NULL;
     if (!fits || (mask && (running || mask->dims != in->dims)))
         return false;
     axes->in = (const unsigned char *)in->base;
@@ -169,7 +196,11 @@ static bool fit_axes(job *j)
     axes->out = (unsigned char *)(uintptr_t)out->base;
     for (int i = 0; i < in->dims; i++) {
         bool reduced = j->plan->axes >> i & 1, stays = !reduced || keeps;
-        int64_t size = !reduced ? in->size[i] : !running ? 1 : in->size[i] + first;
+        int64_t size = !reduced     ? in->size[i]
+                       : by_offsets ? j->other->size[0] - 1
+                       : in_ranges  ? out->size[i]
+                       : !running   ? 1
+                                    : in->size[i] + first;
         if ((mask && mask->size[i] != in->size[i]) ||
             (stays && (k >= out->dims || out->size[k] != size)))
             return false;
@@ -177,6 +208,8 @@ static bool fit_axes(job *j)
                        .in = in->step[i],
                        .mask = mask ? mask->step[i] : 0,
                        .out = stays && (!reduced || running) ? out->step[k] : 0};
+        if (reduced && in_ranges)
+            gr_axes_push(&axes->kept, (gr_axis){(size_t)size, 0, 1, out->step[k]});
         if (reduced && running) /* kept even if it has one entry: a 0 may come before it */
             axes->reduced.dim[axes->reduced.count++] = dim;
         else
@@ -365,16 +398,16 @@ static PyObject *run_numpy(job *j, PyObject *const object[3])
 
 static const char *name_of_other(const job *j)
 {
-    return !j->request.by_segment  ? (j->request.axes.term >= GR_TERM_PRODUCT ? "x2" : "where")
-           : j->request.by_offsets ? "offsets"
-                                   : "segment_ids";
+    return j->request.axes.ranges.kind || j->request.by_offsets ? "offsets"
+           : !j->request.by_segment ? (j->request.axes.term >= GR_TERM_PRODUCT ? "x2" : "where")
+                                    : "segment_ids";
 }
 
 /* Takes a number for each result, which lies as the results do: of its elements, or its mean.
  * Returns 0, or -1 with an exception set. */
 static int take_numbers(job *j, PyObject *object, char kind, gr_array *array)
 {
-    gr_made *made = &j->request.sums.made;
+    gr_made_numbers *numbers = &j->request.sums.numbers;
     const gr_array *out = j->out;
     if (!object || object == Py_None)
         return 0;
@@ -387,11 +420,11 @@ static int take_numbers(job *j, PyObject *object, char kind, gr_array *array)
                (out->size[i] < 2 ||
                 (out->step[i] >= 0 && array->step[i] * out->bytes == out->step[i] * array->bytes));
     if (kind == 'i')
-        made->counts = (const int64_t *)array->base;
+        numbers->counts = (const int64_t *)array->base;
     else
-        made->means = (const double *)array->base;
-    made->results = out->base;
-    made->apart = out->bytes;
+        numbers->means = (const double *)array->base;
+    numbers->results = out->base;
+    numbers->apart = out->bytes;
     if (!fits)
         PyErr_SetString(PyExc_ValueError, "the results' numbers do not lie as the results do");
     return fits ? 0 : -1;
@@ -435,9 +468,9 @@ static PyObject *run_views(job *j, const gr_view_object *values, PyObject *const
     if (gr_view_beside(object[1], name_of_other(j), request->stream, request->device, &where) < 0)
         return NULL;
     j->other = &where;
-    bool is_mask = request->axes.term < GR_TERM_PRODUCT;
+    bool is_mask = request->axes.term < GR_TERM_PRODUCT && !request->axes.ranges.kind;
     PyObject *done =
-        is_mask || is_aligned(&where, "the elements of x2", size) ? run_beside(j, object[2]) : NULL;
+        is_mask || is_aligned(&where, name_of_other(j), size) ? run_beside(j, object[2]) : NULL;
     gr_array_done(&where);
     return done;
 }

@@ -57,7 +57,8 @@ __global__ void __launch_bounds__(1024, 1)
     for (; number < sums * shares; number += teams) {
         size_t k = number / shares, share = number % shares, member = threadIdx.x % team;
         Place place(of.dim, of.kept, k);
-        Turn turn = {terms * share / shares, terms * (share + 1) / shares, (unsigned)member, team};
+        TermRange mine(of, place, terms);
+        Turn turn = {mine.at(share, shares), mine.at(share + 1, shares), (unsigned)member, team};
         Acc sum = sum_of_share<Acc>(of, place, turn);
         void *to = static_cast<char *>(out.of.base) + place.out;
         if (team > 1)

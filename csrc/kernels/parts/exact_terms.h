@@ -104,7 +104,8 @@ DEVICE_FUNCTION unsigned read_digits(gr_finish_room *room, integer *to,
 DEVICE_FUNCTION void finish_group(void *to, const gr_sums &of, gr_term term, gr_finish_room *room,
                                   const unsigned long long *word)
 {
-    const gr_made made = made_at(of, to);
+    gr_made made = of.made;
+    take_numbers(&made, of.numbers, to);
     bool is_ratio = made.kind == GR_FINISH_RATIO, has_two = !is_ratio || term == GR_TERM_WEIGHTED;
     bool products_first = is_ratio && term >= GR_TERM_SQUARE;
     gr_finish_how how = {

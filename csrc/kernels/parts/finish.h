@@ -130,24 +130,22 @@ __device__ __forceinline__ approximate approximate_of(const gr_proven3 &sum, dou
     return checked(high, low, magnitude(tail) + additions * 0x1p-52 * sum.bound);
 }
 
-/* The same for the result that is stored at `to`. */
-__device__ __forceinline__ gr_made made_at(const gr_sums &of, const void *to)
+/* Sets n and the mean of the result that is stored at `to`. Returns false if it is a nan because it
+ * is of too few elements. */
+__device__ __forceinline__ bool take_numbers(gr_made *made, const gr_made_numbers &of,
+                                             const void *to)
 {
-    gr_made made = of.made;
-    int64_t k = 0;
-    if (made.results)
-        k = (static_cast<const char *>(to) - static_cast<const char *>(made.results)) / made.apart;
-    if (made.counts)
-        made.n = double(made.counts[k]);
-    if (made.means)
-        made.mean = made.means[k];
-    return made;
-}
-
-/* Whether a result is a nan because it is of few elements. */
-__device__ __forceinline__ bool are_too_few(const gr_made &made)
-{
-    return made.n == 0 || (made.few_are_nan && !(made.n > made.ddof));
+    if (!of.results)
+        return true;
+    int64_t k = (static_cast<const char *>(to) - static_cast<const char *>(of.results)) / of.apart;
+    if (of.means)
+        made->mean = of.means[k];
+    if (!of.counts && !of.offsets)
+        return true;
+    int64_t n = of.counts ? of.counts[k] : of.offsets[k + 1] - of.offsets[k];
+    if (made->over == GR_OVER_COUNT)
+        made->n = double(n);
+    return n >= of.least;
 }
 
 /* Rounds what is made of a sum, or of two, to a type. Returns false if the rounding is not proven.

@@ -33,6 +33,30 @@ __device__ __forceinline__ typename Addend<Acc>::type of_layout(const gr_layout 
     return element_at<typename Addend<Acc>::type>(address, 0, of.load);
 }
 
+/* The elements of a group, of which there are `terms` along the reduced dimensions. */
+struct TermRange {
+    size_t begin, end;
+
+    __device__ __forceinline__ TermRange(const gr_layout &of, const Place &group, size_t terms)
+        : begin(0), end(terms)
+    {
+        if (of.ranges.kind == GR_RANGE_ALL)
+            return;
+        bool are_windows = of.ranges.kind == GR_RANGE_WINDOWS;
+        int64_t last = int64_t(terms);
+        int64_t from = are_windows ? group.mask + of.ranges.first : of.ranges.offset[group.mask];
+        int64_t to = are_windows ? from + of.ranges.size : of.ranges.offset[group.mask + 1];
+        end = size_t(to < 0 ? 0 : to < last ? to : last); /* even if offsets are wrong */
+        begin = from < 0 ? 0 : size_t(from) < end ? size_t(from) : end;
+    }
+
+    /* Where a share of the elements begins. */
+    __device__ __forceinline__ size_t at(size_t share, size_t shares) const
+    {
+        return begin + (end - begin) * share / shares;
+    }
+};
+
 /* Some elements of a group: from `begin` to `end`, of which a thread has every `step`-th. */
 struct Turn {
     size_t begin, end;

@@ -132,10 +132,10 @@ __device__ __forceinline__ bool store_made(void *to, const gr_sums &of, const ap
                                            const approximate &second)
 {
     double rounded;
-    gr_made made = made_at(of, to);
-    bool is_nan = are_too_few(made);
-    bool is_done = is_nan || finish_made(made, first, second, of.type, &rounded);
-    if (is_nan)
+    gr_made made = of.made;
+    bool has_all = take_numbers(&made, of.numbers, to);
+    bool is_done = !has_all || finish_made(made, first, second, of.type, &rounded);
+    if (!has_all)
         store_bits(to, gr_round_flags(GR_EXACT_NAN, gr_format_of(of.type)), of.bytes);
     else if (is_done)
         store_sum(to, of, rounded);

@@ -32,7 +32,8 @@ __global__ void __launch_bounds__(GR_TERMS_THREADS, 2)
         size_t k = task / shares, share = task % shares;
         unsigned long long *word = shares > 1 ? words + k * WORDS : shared;
         Place place(of.dim, of.kept, k);
-        Share part = {terms * share / shares, 1, terms * (share + 1) / shares};
+        TermRange mine(of, place, terms);
+        Share part = {mine.at(share, shares), 1, mine.at(share + 1, shares)};
         for (unsigned i = threadIdx.x; shares == 1 && i < WORDS; i += blockDim.x)
             shared[i] = 0;
         __syncthreads();

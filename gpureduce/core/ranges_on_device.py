@@ -1,0 +1,110 @@
+"""What is made of ranges of an array on a GPU: of segments, and of windows that move along an axis.
+
+Kernels add up each range anew (gr_ranges in csrc/shared/axes.h): windows share nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from gpureduce import _host
+from gpureduce.core import (
+    arrays,
+    axis_on_device,
+    device_results,
+    gpu_arrays,
+    groups,
+    rolling,
+    running_on_device,
+    segments,
+)
+from gpureduce.core.axis_on_device import Made
+from gpureduce.core.checks import whole
+from gpureduce.core.moments import VARIANCE
+from gpureduce.core.plan import Arguments, strategy_of
+
+_OFFSETS, _WINDOWS = 1, 2  # gr_range_kind
+
+
+def _of_ranges(
+    arr: Any, made: Made | None, axis: int, count: int, ranges: tuple[int, int, int],
+    offsets: Any = None, counts: Any = None, dtype: Any = None,
+) -> Any:  # fmt: skip
+    """What is made of each range, or the sums of integers. `counts`: the results' numbers n."""
+    module = gpu_arrays.needed_module(arr, None)
+    library = device_results.library_of(type(arr), module)
+    stream = gpu_arrays.stream_number(library.stream(arr))
+    view = gpu_arrays.ask(module.view, arr, stream)
+    element = view.kind, view.bytes
+    how: dict[str, Any] = {"axes": groups.bits((axis,)), "ranges": ranges}
+    if made is not None:
+        how["made"] = made
+        dtype = axis_on_device.checked_dtype(made, *element, dtype)
+    conversion, name = device_results.conversion_of(*element, dtype, True, _host.AXES)
+    target = device_results.target_of(conversion, name)
+    request = device_results.request_of(module, element, conversion, target, False, 0, how)
+    shape = (*view.shape[:axis], count, *view.shape[axis + 1 :])
+    results = library.maker(shape, name, view.device)(view.stream)
+    module.run(request, view, offsets, results, 0, 0, 0, counts)
+    return library.result(results)
+
+
+def by_segment(
+    values: Any, ids: Any, offsets: Any, num_segments: object, dtype: Any, made: Made
+) -> Any:
+    """What is made of each segment. Rows are put in order by their ids, if these are given."""
+    segments.check_one_of(ids, offsets)
+    shape, index = tuple(values.shape), offsets if ids is None else ids
+    if len(shape) not in (1, 2):
+        raise ValueError(f"values must have 1 or 2 dimensions, (n,) or (n, d), not {len(shape)}")
+    if not arrays.lies_on_a_gpu(index):
+        raise TypeError(
+            f"values lie on a GPU, and segment_ids or offsets, {type(index).__name__}, do not: "
+            "copy one of them to where the other is"
+        )
+    size = None
+    if num_segments is not None:
+        size = whole("num_segments", num_segments, 0, groups.MOST_SEGMENTS)
+    if ids is None:  # sums of no columns check the offsets
+        none = values.reshape(shape[0], math.prod(shape[1:]))[:, :0]
+        segments.segment_sum(none, offsets=offsets, num_segments=size, timing=False)
+        call = Arguments("auto", "int64", timing=False)
+        how = groups.Reduction((), result="device")
+        offsets = axis_on_device.add_gpu(call, strategy_of("auto"), offsets, how, 0.0).value
+    else:
+        every = axis_on_device.compared(ids, ids == ids)
+        counts = segments.segment_sum(every, ids, num_segments=size, timing=False).value
+        offsets = running_on_device.cumsum(counts, 0, None, None, False, True)
+        values = values[axis_on_device.library_of(ids).argsort(ids)]
+    count = int(offsets.shape[0]) - 1
+    return _of_ranges(
+        values, made._replace(least=1), 0, count, (_OFFSETS, 0, 0), offsets, dtype=dtype
+    )
+
+
+def rolled(
+    x: Any, window: object, axis: object, min_periods: object, center: object, made: Made
+) -> Any:
+    """What is made of each window, without its nans."""
+    shape = tuple(x.shape)
+    if isinstance(window, tuple):
+        raise TypeError(
+            "on a GPU, windows have one size: pass it, or an array in host memory for (starts, "
+            "ends)"
+        )
+    if "complex" in str(x.dtype):
+        raise TypeError(f"windows are of real numbers, not of {x.dtype}")
+    if not shape:
+        raise ValueError("windows move along an axis; a number has none")
+    along = groups.one_axis(axis, len(shape))
+    n = shape[along]
+    _, _, size, after, least = rolling.windows_of(window, n, min_periods, center)
+    if made.kind == VARIANCE:
+        least = max(least, math.floor(made.ddof) + 1)
+    ranges = (_WINDOWS, 1 + after - size, size)
+    numbers = axis_on_device.numbers_in(x)
+    counts = _of_ranges(numbers, None, along, n, ranges)
+    if "float" in str(x.dtype):
+        x = axis_on_device.library_of(x).where(numbers, x, 0)
+    return _of_ranges(x, made._replace(least=least), along, n, ranges, counts=counts)

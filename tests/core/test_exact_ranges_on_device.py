@@ -1,0 +1,156 @@
+"""Segments and windows of arrays on a device: the bits of those in host memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from test_exact_functions_on_device import FLOATS, MAKERS, made
+from test_exact_masks_on_device import card_arrays, compare, emulator  # noqa: F401
+
+from cases import numpy_dtype
+from gpureduce import exact
+from producers import OfLibrary
+
+SEGMENTS = {
+    "mean": (exact.segment_mean, {}),
+    "var": (exact.segment_var, {"ddof": 1}),
+    "std": (exact.segment_std, {}),
+}
+WINDOWS = {
+    "sum": (exact.rolling_sum, {}),
+    "mean": (exact.rolling_mean, {}),
+    "var": (exact.rolling_var, {"ddof": 1.5}),
+    "std": (exact.rolling_std, {}),
+}
+
+
+def compare_segments(there, x, ids, offsets, count):
+    """`there` takes an array to the device."""
+    for function, how in SEGMENTS.values():
+        compare(function, there(x), x, num_segments=count, **how,
+                segment_ids=(there(ids), ids))  # fmt: skip
+        compare(function, there(x), x, offsets=(there(offsets), offsets), **how)
+
+
+def segments_of(rng, n, count):
+    """Ids in any order; and offsets, of segments without elements too."""
+    ids = rng.integers(0, max(count - 1, 1), n)
+    offsets = np.sort(rng.integers(0, n + 1, count + 1))
+    offsets[[0, -1]] = 0, n
+    return ids, offsets
+
+
+@pytest.mark.parametrize("make", MAKERS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_segments(dtype, make):
+    rng = np.random.default_rng(1)
+    for shape, count in [((0,), 2), ((1,), 1), ((1000,), 20), ((3000,), 2), ((60, 7), 9),
+                         ((40, 1), 3), ((6, 0), 2)]:  # fmt: skip
+        x = made(rng, make, shape, dtype)
+        for view in [x, x[::-1], *([x.T.copy().T] if x.ndim == 2 else [])]:
+            compare_segments(OfLibrary, view, *segments_of(rng, len(x), count), count)
+
+
+def test_integers_complex_numbers_and_dtypes_of_segments():
+    rng = np.random.default_rng(2)
+    ids, offsets = segments_of(rng, 500, 12)
+    for dtype in ("bool", "int8", "uint16", "int32"):
+        x = rng.integers(0, 2 if dtype == "bool" else 100, 500).astype(dtype)
+        compare_segments(OfLibrary, x, ids.astype(np.int16), offsets.astype(np.int32), 12)
+    x = (rng.standard_normal(500) + 1j * rng.standard_normal(500)).astype(np.complex64)
+    mean = SEGMENTS["mean"][0]
+    compare(mean, OfLibrary(x), x, segment_ids=(OfLibrary(ids), ids))
+    compare(mean, OfLibrary(x.reshape(250, 2)), x.reshape(250, 2),
+            offsets=(OfLibrary(offsets // 2), offsets // 2))  # fmt: skip
+    compare(mean, OfLibrary(x.real), x.real, dtype="float64",
+            offsets=(OfLibrary(offsets), offsets))  # fmt: skip
+
+
+def test_long_segments_share_blocks():
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal(200_000).astype(np.float32)
+    x[100_000:] = 1.1
+    offsets = np.array([0, 5, 100_000, 200_000])
+    for function, how in SEGMENTS.values():
+        compare(function, OfLibrary(x), x, offsets=(OfLibrary(offsets), offsets), **how)
+
+
+@pytest.mark.parametrize("make", MAKERS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_windows(dtype, make):
+    rng = np.random.default_rng(4)
+    for shape in [(0,), (1,), (60,), (3, 20), (2, 5, 4), (0, 3)]:
+        x = made(rng, make, shape, dtype)
+        x = np.where(rng.random(shape) < 0.1, numpy_dtype(dtype).type(np.nan), x)
+        for view in [x, x[::-1], *([x.T] if x.ndim == 2 else [])]:
+            for axis in range(x.ndim):
+                for window in (1, 3, 50):
+                    for function, how in WINDOWS.values():
+                        compare(function, OfLibrary(view), view, window, axis, **how)
+                        compare(function, OfLibrary(view), view, window, axis, center=True,
+                                min_periods=1 if axis else 0, **how)  # fmt: skip
+
+
+def test_windows_of_integers():
+    rng = np.random.default_rng(5)
+    for dtype in ("bool", "int8", "uint32"):
+        x = rng.integers(0, 2 if dtype == "bool" else 100, (4, 30)).astype(dtype)
+        for function, how in WINDOWS.values():
+            compare(function, OfLibrary(x), x, 4, 1, min_periods=2, **how)
+
+
+def test_errors():
+    x = np.ones(6, np.float32)
+    own, ids = OfLibrary(x), OfLibrary(np.array([0, 1, 2, 0, 1, 9]))
+    decreasing = OfLibrary(np.array([0, 4, 2, 6]))
+    cases = [
+        (
+            lambda: exact.segment_mean(own, ids, num_segments=3),
+            ValueError,
+            "segment_ids.5. is 9",
+        ),
+        (lambda: exact.segment_var(own, offsets=decreasing), ValueError, "offsets.1. is 4"),
+        (lambda: exact.segment_var(own, ids.array), TypeError, "values lie on a GPU"),
+        (lambda: exact.segment_std(own), TypeError, "either segment_ids or offsets"),
+        (lambda: exact.segment_std(OfLibrary(x + 1j), ids), TypeError, "real and imaginary parts"),
+        (lambda: exact.segment_mean(ids, ids), TypeError, "int64: convert"),
+        (lambda: exact.segment_cumsum(own, ids), TypeError, "cumsum along an axis"),
+        (lambda: exact.rolling_sum(own, ([0], [2])), TypeError, "windows have one size"),
+        (lambda: exact.rolling_sum(own, 0), ValueError, "window"),
+        (lambda: exact.rolling_mean(own, 2, axis=1), ValueError, "axis"),
+        (lambda: exact.rolling_mean(OfLibrary(x + 1j), 2), TypeError, "real"),
+    ]
+    for call, error, words in cases:
+        with pytest.raises(error, match=words):
+            call()
+
+
+@pytest.mark.gpu
+@pytest.mark.sanitizer
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("library", ["cupy", "torch"])
+def test_on_the_card(library, dtype):
+    rng = np.random.default_rng(6)
+
+    def there(one):
+        return card_arrays(library, one)
+
+    for make in MAKERS:
+        for shape, count in [((1000,), 20), ((5000,), 3), ((60, 7), 9), ((900, 64), 40)]:
+            x = made(rng, make, shape, dtype)
+            compare_segments(there, x, *segments_of(rng, len(x), count), count)
+            for function, how in WINDOWS.values():
+                compare(function, there(x), x, 5, 0, min_periods=2, **how)
+                compare(function, there(x), x, 70, -1, center=True, **how)
+
+
+@pytest.mark.gpu
+def test_large_arrays_on_the_card():
+    cupy = pytest.importorskip("cupy")
+    rng = np.random.default_rng(7)
+    for n, count in [(1 << 22, 1 << 17), (1 << 22, 40), (1 << 20, 1 << 20)]:
+        x = made(rng, MAKERS[0], (n,), "float32")
+        compare_segments(cupy.asarray, x, *segments_of(rng, n, count), count)
+    for window in (4, 300):
+        for function, how in WINDOWS.values():
+            compare(function, cupy.asarray(x), x, window, **how)
