@@ -521,14 +521,9 @@ def segment_mean(
     """The mean of the rows of each segment, rounded once. That of no rows is nan.
 
     The arguments are those of `segment_sum`. The gradient of a row is that of its mean over the
-    number of rows, one rounded division: it is exact. Tensors in host memory only, so far: on a
-    GPU it is a TypeError.
+    number of rows, one rounded division: it is exact. On a GPU, ids are sorted first and always
+    checked, so a call waits for them; the values may not be integers of 64 bits.
     """
-    if values.is_cuda:
-        raise TypeError(
-            "segment_mean takes tensors in host memory: on a GPU, divide segment_sum by the "
-            "numbers of rows, which rounds twice"
-        )
     if dtype is None:
         _refuse_integers(values, "means", "pass dtype=torch.float64")
     more = dtype, "mean", None, True
@@ -627,6 +622,10 @@ def _add_segments(
     how: dict[str, Any] = {"num_segments": num_segments, "dtype": name}
     if not is_mean:
         how |= {"strategy": strategy, "timing": False, "sorted": sorted, "check": check}
+    if values.is_cuda and is_mean:
+        how["dtype"] = None if dtype is None else name
+        mean: torch.Tensor = _exact.segment_mean(values, segment_ids, offsets=offsets, **how)
+        return mean
     if values.is_cuda:
         found: torch.Tensor = _segment_sum(values, segment_ids, offsets=offsets, **how).value
         return found

@@ -84,7 +84,9 @@ def _counted(which: Array, starts: Array, ends: Array) -> Array:
     """How many elements of each window are marked."""
     before = np.zeros((len(which), which.shape[1] + 1), np.int64)
     np.cumsum(which, axis=1, out=before[:, 1:])
-    return np.take(before, ends, axis=1) - np.take(before, starts, axis=1)  # in C's order
+    counts: Array = before.take(ends, axis=1)  # in C's order
+    counts -= before.take(starts, axis=1)
+    return counts
 
 
 def _results(

@@ -88,18 +88,19 @@ def test_products(dtype):
         (gt.dot(one[0], one[1]) * (1 + 0j if dtype.is_complex else 1)).abs().backward()
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.filterwarnings("ignore:Mean of empty")
-def test_means_of_segments():
-    x = torch.randn(30, 2, dtype=torch.float64, requires_grad=True)
-    ids = torch.randint(0, 4, (30,))
-    right = exact.segment_mean(x.detach().numpy(), ids.numpy(), num_segments=6)
+def test_means_of_segments(device):
+    x = torch.randn(30, 2, dtype=torch.float64, device=device, requires_grad=True)
+    ids = torch.randint(0, 4, (30,), device=device)
+    right = exact.segment_mean(x.detach().cpu().numpy(), ids.cpu().numpy(), num_segments=6)
     found = gt.segment_mean(x, ids, num_segments=6)
-    np.testing.assert_array_equal(found.detach().numpy(), right)
+    np.testing.assert_array_equal(found.detach().cpu().numpy(), right)
     assert torch.autograd.gradcheck(lambda t: gt.segment_mean(t, ids, num_segments=4), (x,))
-    offsets = torch.tensor([0, 5, 5, 30])
+    offsets = torch.tensor([0, 5, 5, 30], device=device)
     assert torch.equal(gt.segment_mean(x, offsets=offsets)[2], gt.mean(x[5:], 0))
     (gt.segment_mean(x, offsets=offsets)[0] * 3).sum().backward()
-    assert torch.equal(x.grad[:5], torch.full((5, 2), 3 / 5, dtype=torch.float64))
+    assert torch.equal(x.grad[:5], torch.full_like(x[:5], 3 / 5))
     every = torch.func.vmap(lambda v, i: gt.segment_mean(v, i, num_segments=4), in_dims=(1, None))
     assert torch.equal(every(x.detach(), ids), gt.segment_mean(x, ids, num_segments=4).t())
     f = torch.compile(lambda t: gt.segment_mean(t, ids, num_segments=4), fullgraph=True,
