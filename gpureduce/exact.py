@@ -4,9 +4,9 @@ The functions have the arguments and the result dtypes of NumPy's, and return va
 timing. Each result is defined as a real number, and is the float nearest to it, ties to even. So it
 does not depend on the order of the elements, on the memory layout or on the number of threads.
 
-Arrays may lie on a GPU, except for `segment_mean`, `segment_var`, `segment_std`, `segment_cumsum`,
-rolling windows, and variances and products of complex numbers. Results lie on the same GPU, and
-nothing waits for them.
+Arrays may lie on a GPU, except those of `segment_cumsum`. There, windows have one size, variances
+and products are of real numbers, and integers have at most 32 bits, except in sums. Results lie on
+the same GPU. Nothing waits for them; calls by segment wait for a check of their ids or offsets.
 """
 
 from __future__ import annotations
@@ -517,6 +517,8 @@ def norm(x: npt.ArrayLike, ord: float = 2, axis: Axis = None, keepdims: bool = F
             found = _made(x, _NORM[int(ord)], axis, keepdims=keepdims)
         if found is not None:
             return found
+    elif arrays.lies_on_a_gpu(x):
+        return _largest(x, axis, keepdims)
     call = Call(x, axis, keepdims, True)
     part = dtypes.part_of(call.result(None))
     n = call.counts()
@@ -532,6 +534,16 @@ def norm(x: npt.ArrayLike, ord: float = 2, axis: Axis = None, keepdims: bool = F
     sizes = np.abs(call.array.astype(part)) if not call.is_complex else norm(
         np.stack(call.parts(), axis=-1), axis=-1)  # fmt: skip
     return dtypes.quietly(np.max, sizes, axis=call.axes, keepdims=keepdims, initial=0)
+
+
+def _largest(x: Any, axis: Axis, keepdims: bool) -> Any:
+    """The largest |x|, by the array's library, which does not round it."""
+    axes = groups.reduced_axes(axis, len(x.shape))
+    if "float" not in str(x.dtype):
+        raise TypeError(f"on a GPU, the norm of order inf is of floats, not of {x.dtype}")
+    if any(x.shape[i] == 0 for i in axes):
+        return norm(x, 1, axis, keepdims)  # zeros
+    return axis_on_device.library_of(x).amax(abs(x), axis=axes, keepdims=keepdims)
 
 
 def _product(a: Any, b: Any, axis: int) -> Any:

@@ -26,7 +26,7 @@ from gpureduce.core import (
 )
 from gpureduce.core.dtypes import Array
 from gpureduce.core.groups import Reduction
-from gpureduce.core.moments import ELEMENT, PRODUCT
+from gpureduce.core.moments import ELEMENT, PRODUCT, RATIO, SQUARE
 from gpureduce.core.plan import (
     ROUND_ONCE,
     Arguments,
@@ -236,6 +236,8 @@ class _Plan:
             kind, view.bytes, wanted, self.strategy.name in ROUND_ONCE, _host.AXES
         )
         check_levels(self.strategy, conversion)
+        if _joins_parts(self.made, kind):
+            name = dtypes.part_of(conversion.result).name
         axes = groups.reduced_axes(how.axis, len(shape))
         target = device_results.target_of(conversion, name)
         sizes = launch_sizes(call.block, call.grid)
@@ -253,8 +255,10 @@ class _Plan:
         if self.as_digits:
             first, arrange, name = (*sums, digits.numbers_of(kind)), None, "int64"
 
+        device = view.device  # what is known holds no view, which would hold its array
+
         def beside(dtype: str) -> device_results.Make:
-            made = self.library.maker(first, dtype, view.device)
+            made = self.library.maker(first, dtype, device)
             return (lambda stream: arrange(made(stream))) if arrange else made
 
         return _Known(
@@ -263,12 +267,17 @@ class _Plan:
         )  # fmt: skip
 
 
+def _joins_parts(made: Made | None, kind: str) -> bool:
+    """Whether it is a norm of complex numbers, which is real."""
+    return made is not None and kind == "c" and (made.kind, made.term) == (RATIO, SQUARE)
+
+
 def checked_dtype(made: Made, kind: str, nbytes: int, dtype: Any) -> Any:
     """The dtype of what is made of such elements. Raises if there is no such result."""
-    if kind == "c" and made.term != ELEMENT:
+    if kind == "c" and made.term != ELEMENT and not _joins_parts(made, kind):
         raise TypeError(
-            "on a GPU, exact variances, norms and products are made of real numbers: take them of "
-            "the real and imaginary parts"
+            "on a GPU, exact variances and products are made of real numbers: take them of the "
+            "real and imaginary parts"
         )
     if kind in "iu" and (nbytes > 4 or made.term == PRODUCT):
         what = "products" if made.term == PRODUCT else "means"

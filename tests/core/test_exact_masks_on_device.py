@@ -45,6 +45,8 @@ def emulator(request, monkeypatch):
 def on_host(found):
     if isinstance(found, DeviceArray):
         return found.to_numpy()
+    if isinstance(found, OfLibrary):
+        return found.array
     if hasattr(found, "get"):
         return found.get()
     if hasattr(found, "cpu"):
@@ -194,6 +196,16 @@ def test_integers(dtype):
                     compare(exact.norm, on_device(view), view, 1, axis)
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_norms_of_order_inf(dtype):
+    rng = np.random.default_rng(10)
+    for shape in [(), (0, 3), (7, 33), (3, 4, 5)]:
+        x = made(rng, MAKERS[-1], shape, dtype)
+        for axis in axes_of(x):
+            for keepdims in (False, True):
+                compare(exact.norm, OfLibrary(x), x, np.inf, axis, keepdims)
+
+
 def test_complex_numbers():
     rng = np.random.default_rng(7)
     for dtype in ("complex64", "complex128"):
@@ -205,6 +217,13 @@ def test_complex_numbers():
             compare(exact.nanmean, OfLibrary(x), x, axis)
             compare(exact.nansum, OfLibrary(x), x, axis)
             compare(exact.nancumsum, OfLibrary(x), x, axis)
+        for shape in [(), (0, 3), (5, 7), (200, 2), (3, 4, 50)]:
+            part = "float32" if dtype == "complex64" else "float64"
+            y = made(rng, MAKERS[4], shape, part)
+            y = np.asarray(y + 1j * y.reshape(-1)[::-1].reshape(shape))
+            for view in views_of(y):
+                for axis in axes_of(view):
+                    compare(exact.norm, on_device(view), view, 2, axis)
 
 
 def test_errors():
@@ -261,6 +280,10 @@ def test_on_the_card(library, dtype):
                 with contextlib.suppress(ZeroDivisionError):
                     compare(exact.average, there, x, axis, weights=(weights, w))
             compare(exact.count_nonzero, there, x, 0)
+            compare(exact.norm, there, x, np.inf, 0)
+            if dtype != "float16":
+                z = x + 1j * w
+                compare(exact.norm, card_arrays(library, z), z, 2, 0)
 
 
 @pytest.mark.gpu

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from gpureduce.core.dtypes import quietly
+
 
 class DLDevice(ctypes.Structure):
     _fields_ = [("type", ctypes.c_int32), ("id", ctypes.c_int32)]
@@ -141,6 +143,9 @@ class OfLibrary(OnDevice):
     def __and__(self, other):
         return OfLibrary(np.asarray(self.array & other.array))
 
+    def __abs__(self):
+        return OfLibrary(np.abs(self.array))
+
     def __setitem__(self, where, value):
         self.array[where] = value.to_numpy()
 
@@ -153,6 +158,7 @@ class OfLibrary(OnDevice):
 
 # The functions of that library.
 LIBRARY = types.SimpleNamespace(
+    amax=lambda one, **how: OfLibrary(np.asarray(quietly(np.max, one.array, **how))),
     argsort=lambda one: OfLibrary(np.argsort(one.array)),
     broadcast_to=lambda one, shape: OfLibrary(np.broadcast_to(one.array, shape)),
     where=lambda mask, one, zero: OfLibrary(np.where(mask.array, one.array, one.dtype.type(zero))),

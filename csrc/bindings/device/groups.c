@@ -40,6 +40,13 @@ static bool has_products(const decided *plan)
     return plan->request.sums.made.is_made && plan->request.axes.term >= GR_TERM_SQUARE;
 }
 
+/* Whether the squares of both parts of complex numbers make one result: a norm. */
+static bool joins_parts(const decided *plan, const gr_numpy_type *type)
+{
+    return type->components == 2 && plan->request.axes.term == GR_TERM_SQUARE &&
+           plan->request.sums.made.kind == GR_FINISH_RATIO;
+}
+
 /* Whether C makes such results of such elements. */
 static bool can_be_made(const decided *plan, const gr_numpy_type *type, bool exactly)
 {
@@ -49,7 +56,7 @@ static bool can_be_made(const decided *plan, const gr_numpy_type *type, bool exa
     bool is_known = made->kind == GR_FINISH_RATIO
                         ? term <= GR_TERM_WEIGHTED && is_weighted == (term == GR_TERM_WEIGHTED)
                         : made->kind <= GR_FINISH_DEVIATION && term == GR_TERM_SQUARE;
-    bool is_plain = term == GR_TERM_ELEMENT || type->components == 1;
+    bool is_plain = term == GR_TERM_ELEMENT || type->components == 1 || joins_parts(plan, type);
     bool is_one_axis = plan->axes && !(plan->axes & (plan->axes - 1));
     if (plan->request.running)
         return !made->is_made && !plan->request.by_segment && !plan->request.sums.as_digits &&
@@ -98,7 +105,7 @@ static int take_types(decided *plan, int acc, int exactly, int target, PyObject 
                    : has_products(plan) ? (is_wide ? GR_ACC_moments3 : GR_ACC_moments)
                                         : (is_wide ? GR_ACC_proven3 : GR_ACC_proven);
     sums->type = (gr_load)target;
-    sums->parts = (unsigned)type->components;
+    sums->parts = joins_parts(plan, type) ? 1 : (unsigned)type->components;
     sums->bytes = sums->as_digits ? sizeof(int64_t) : (unsigned)gr_load_size(sums->type);
     sums->is_native = !by_segment && sums->bytes == gr_acc_size((gr_acc)acc) &&
                       integers != gr_is_float(sums->type);
@@ -218,6 +225,8 @@ static bool fit_axes(job *j)
     }
     if (sums->parts == 2)
         gr_axes_push(&axes->kept, (gr_axis){2, in->bytes / 2, 0, part_bytes});
+    else if (in->kind == 'c')
+        gr_axes_push(&axes->reduced, (gr_axis){2, in->bytes / 2, 0, 0});
     return k == out->dims;
 }
 
