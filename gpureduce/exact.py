@@ -23,6 +23,7 @@ from gpureduce import _host
 from gpureduce.core import (
     arrays,
     axis_on_device,
+    device_results,
     dtypes,
     groups,
     ranges_on_device,
@@ -135,9 +136,10 @@ def _made(
         if np.ndim(mean):
             raise TypeError("mean must be a number, or an array on the GPU of the other array")
         made, mean = made._replace(mean=float(given_means(mean, ())[0])), None
-    return axis_on_device.made_gpu(
+    found = axis_on_device.made_gpu(
         a, made, axis, dtype, out, keepdims, other, where=where, mean=mean
     )
+    return found if where is True else device_results.awaited(found, type(a))
 
 
 class MomentsResult(NamedTuple):
@@ -166,7 +168,8 @@ def nansum(
     """The sum of the elements that are no nan."""
     if arrays.lies_on_a_gpu(a):
         where = axis_on_device.numbers_in(a, where)
-        return sum(a, axis, dtype, out, keepdims, initial, where)
+        found = sum(a, axis, dtype, out, keepdims, initial, where)
+        return device_results.awaited(found, type(a))
     call = Call(a, axis, keepdims, where, skip_nan=True)
     mask = True if call.mask is None else call.mask
     return sum(call.array, axis, dtype, out, keepdims, initial, mask)
@@ -253,9 +256,8 @@ def _average_gpu(a: Any, axis: Axis, weights: Any, returned: bool, keepdims: boo
 
 def _counted(mask: Any, axis: Axis, keepdims: bool) -> Any:
     """How many elements of a mask on a GPU are True."""
-    return summation.sum(
-        mask, axis=axis, keepdims=keepdims, result="device", timing=False
-    ).value  # fmt: skip
+    found = summation.sum(mask, axis=axis, keepdims=keepdims, result="device", timing=False)
+    return device_results.awaited(found.value, type(mask))
 
 
 def _spread(
@@ -430,10 +432,9 @@ def nancumsum(
 ) -> Any:  # fmt: skip
     """The same, in which a nan counts as 0."""
     if arrays.lies_on_a_gpu(x):
-        return cumsum(
-            axis_on_device.without_nans(x), axis, dtype, out, reverse=reverse,
-            include_initial=include_initial,
-        )  # fmt: skip
+        numbers = axis_on_device.without_nans(x)
+        found = running_on_device.cumsum(numbers, axis, dtype, out, reverse, include_initial)
+        return device_results.awaited(found, type(x))
     return running.cumsum(x, axis, dtype, out, reverse, include_initial, skip_nan=True)
 
 

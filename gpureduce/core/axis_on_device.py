@@ -358,7 +358,7 @@ def broadcast(array: Any, shape: tuple[int, ...], name: str) -> Any:
     if own == shape:
         return array
     library = device_results.namespace_of(type(array))
-    if library is None:
+    if library is None or device_results.root_of(type(array)) == "jaxlib":  # which would copy it
         raise ValueError(
             f"{name} has the shape {tuple(own)}; of a {type(array).__name__} it must be {shape}"
         )

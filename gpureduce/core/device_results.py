@@ -99,6 +99,19 @@ def namespace_of(kind: type) -> Any:
     return None if name is None else load_other(name)
 
 
+def awaited(result: Any, like: type) -> Any:
+    """A result of which arrays were made that are dropped now.
+
+    JAX may reuse their memory before kernels on another stream have read it, so its results are
+    waited for. The other libraries reuse memory in the order of the stream that we work on.
+    """
+    if root_of(like) == "jaxlib":
+        wait = getattr(result, "block_until_ready", None) or getattr(result, "to_numpy", None)
+        if wait is not None:
+            wait()
+    return result
+
+
 def library_of(like: type, module: Any) -> Library:
     """The library that allocates the sums: the arrays' own, or DeviceArray if that is unknown."""
 

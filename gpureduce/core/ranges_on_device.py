@@ -78,9 +78,10 @@ def by_segment(
         offsets = running_on_device.cumsum(counts, 0, None, None, False, True)
         values = values[axis_on_device.library_of(ids).argsort(ids)]
     count = int(offsets.shape[0]) - 1
-    return _of_ranges(
+    found = _of_ranges(
         values, made._replace(least=1), 0, count, (_OFFSETS, 0, 0), offsets, dtype=dtype
     )
+    return device_results.awaited(found, type(values))
 
 
 def rolled(
@@ -107,4 +108,5 @@ def rolled(
     counts = _of_ranges(numbers, None, along, n, ranges)
     if "float" in str(x.dtype):
         x = axis_on_device.library_of(x).where(numbers, x, 0)
-    return _of_ranges(x, made._replace(least=least), along, n, ranges, counts=counts)
+    found = _of_ranges(x, made._replace(least=least), along, n, ranges, counts=counts)
+    return device_results.awaited(found, type(x))

@@ -255,6 +255,15 @@ def card_arrays(library, x):
     return pytest.importorskip("torch").from_numpy(np.array(x)).cuda()
 
 
+def test_results_of_jax_are_waited_for():
+    waited = []
+    like = type("ArrayImpl", (), {"block_until_ready": lambda self: waited.append(self)})
+    one = like()
+    assert device_results.awaited(one, like) is one and not waited
+    like.__module__ = "jaxlib._jax"
+    assert device_results.awaited(one, like) is one and waited == [one]
+
+
 @pytest.mark.gpu
 @pytest.mark.sanitizer
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
@@ -322,3 +331,15 @@ def test_a_graph_and_out_of_torch():
     assert found.dtype == torch.bfloat16
     want = exact.nanstd(half.cpu(), 0, where=kept.cpu().numpy())
     assert found.cpu().view(torch.int16).numpy().tobytes() == np.asarray(want).tobytes()
+
+
+@pytest.mark.gpu
+def test_jax():
+    jax = pytest.importorskip("jax")
+    x = np.random.default_rng(11).standard_normal((300, 40)).astype(np.float32)
+    x[x > 1] = np.nan
+    there, ids = jax.device_put(x), np.arange(300) % 7
+    for function in (exact.nanmean, exact.nanstd, exact.nansum, exact.nancumsum):
+        compare(function, there, x, 0)
+    compare(exact.rolling_var, there, x, 5, 0, min_periods=2)
+    compare(exact.segment_mean, there, x, segment_ids=(jax.device_put(ids), ids))
