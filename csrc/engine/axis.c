@@ -245,7 +245,7 @@ static gr_status run_parts(const gr_groups_request *request, size_t at_once, boo
 
 gr_status gr_run_axis(const gr_groups_request *request, gr_launched *launched, gr_error *error)
 {
-    size_t most = gr_backend_elements_at_once(), terms = gr_axes_size(&request->axes.reduced);
+    size_t most = gr_backend_elements_at_once(), terms = gr_axis_usual_terms(&request->axes);
     /* exact_levels adds up a sum of any length in one launch. */
     bool are_long = terms > most && !gr_names_exact_levels(request) && !request->axes.ranges.kind;
     size_t at_once = terms && terms < most ? most / terms : 1;

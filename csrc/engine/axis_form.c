@@ -55,6 +55,15 @@ void gr_axis_simplify(gr_axes *axes, unsigned parts)
     gr_axes_merge(&axes->kept);
 }
 
+size_t gr_axis_usual_terms(const gr_axes *axes)
+{
+    const gr_ranges *ranges = &axes->ranges;
+    size_t terms = gr_axes_size(&axes->reduced), size = (size_t)ranges->size;
+    return ranges->kind == GR_RANGE_ALL                    ? terms
+           : ranges->kind == GR_RANGE_OFFSETS && size != 0 ? gr_ceil_div(terms, size)
+                                                           : gr_least(terms, size);
+}
+
 static bool steps_are_whole(const gr_axis_list *list, ptrdiff_t size)
 {
     for (int i = 0; i < list->count; i++)

@@ -14,6 +14,9 @@ int gr_axis_load(const gr_groups_request *request);
 
 size_t gr_axis_element_bytes(int load);
 
+/* The elements of a group, on average. */
+size_t gr_axis_usual_terms(const gr_axes *axes);
+
 /* Whether sum k is stored at element k. */
 bool gr_axis_is_packed(const gr_axes *axes, size_t bytes);
 

@@ -315,19 +315,10 @@ static void shape_levels(gr_axis_plan *p)
                        sms_of(p) * (SM_THREADS / p->block));
 }
 
-/* The elements of a group, on average. */
-static size_t usual_terms(const gr_axis_plan *p)
-{
-    const gr_ranges *ranges = &p->request->axes.ranges;
-    return ranges->kind == GR_RANGE_ALL       ? p->terms
-           : ranges->kind == GR_RANGE_WINDOWS ? gr_least(p->terms, (size_t)ranges->size)
-                                              : gr_ceil_div(p->terms, p->sum_count);
-}
-
 static void shape_terms(gr_axis_plan *p)
 {
     size_t most = sms_of(p) * 2, per_block = (size_t)GR_TERMS_THREADS * SHARE_TERMS;
-    size_t terms = usual_terms(p);
+    size_t terms = gr_axis_usual_terms(&p->request->axes);
     p->lanes = p->block =
         (unsigned)gr_least(gr_ceil_div(terms ? terms : 1, GR_WARP) * GR_WARP, GR_TERMS_THREADS);
     /* Most results are proven: blocks for them return at once. */
@@ -347,7 +338,7 @@ static void shape_layout(gr_axis_plan *p)
     }
     const gr_layout_dim *dim = p->layout.dim;
     int kept = p->layout.kept, dims = kept + p->layout.reduced;
-    size_t terms = usual_terms(p);
+    size_t terms = gr_axis_usual_terms(&p->request->axes);
     bool adjacent = kept > 0 && dims > kept && p->layout.ranges.kind != GR_RANGE_OFFSETS &&
                     gr_axis_distance(dim[kept - 1].in) < dim[dims - 1].in;
     bool alone = adjacent || terms <= 16;

@@ -37,7 +37,8 @@ typedef enum {
 typedef enum { GR_RANGE_ALL, GR_RANGE_OFFSETS, GR_RANGE_WINDOWS } gr_range_kind;
 
 /* The groups are a kept dimension, whose step in the mask is 1. Group k has the elements offset[k]
- * to offset[k + 1] - 1, or those of the `size` from k + first on that exist. */
+ * to offset[k + 1] - 1, and there are `size` groups; or those of the `size` from k + first on that
+ * exist. */
 typedef struct {
     gr_range_kind kind;
     const int64_t *offset;

@@ -91,6 +91,12 @@ def test_windows(dtype, make):
                                 min_periods=1 if axis else 0, **how)  # fmt: skip
 
 
+def test_several_launches_for_many_windows():
+    x = np.random.default_rng(8).standard_normal(180_000).astype(np.float32)
+    x[::1000] = np.nan
+    compare(exact.rolling_sum, OfLibrary(x), x, 60, min_periods=3)
+
+
 def test_windows_of_integers():
     rng = np.random.default_rng(5)
     for dtype in ("bool", "int8", "uint32"):

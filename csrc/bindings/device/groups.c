@@ -173,6 +173,7 @@ static bool take_offsets(job *j)
     for (int i = 1; i < j->out->dims; i++)
         numbers->apart *= j->out->size[i];
     j->request.axes.ranges.offset = numbers->offsets;
+    j->request.axes.ranges.size = offsets->size[0] - 1;
     return offsets->kind == 'i' && offsets->bytes == 8 && offsets->dims == 1 &&
            offsets->step[0] == 8 && offsets->size[0] > 0 && j->plan->axes == 1;
 }
