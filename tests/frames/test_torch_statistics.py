@@ -88,7 +88,6 @@ def test_products(dtype):
         (gt.dot(one[0], one[1]) * (1 + 0j if dtype.is_complex else 1)).abs().backward()
 
 
-@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.filterwarnings("ignore:Mean of empty")
 def test_means_of_segments(device):
     x = torch.randn(30, 2, dtype=torch.float64, device=device, requires_grad=True)
