@@ -10,7 +10,6 @@ enum {
     WALKS = 1 << 16, /* of all lines: about the threads of running_again that run at once */
     LEAST_WALK = 128,
     FEW_BYTES = 64,  /* if the sums of a tile take no more, all tiles of a stretch are read */
-    FEW_COLUMNS = 8, /* of a tile: fewer do not fill the sectors of memory */
     LOG_BLOCK = 7,   /* of GR_RUNNING_BLOCK */
     AGAIN_BLOCKS = 4 /* of running_again, per multiprocessor */
 };
@@ -34,10 +33,13 @@ static gr_running_lines lines_of(const gr_groups_request *request, const gr_axis
     gr_axis along = *axis, columns = one;
     uint64_t period = axis->size ? axis->size : 1;
     bool are_beside = kept->count && gr_axis_distance(last->in) < gr_axis_distance(axis->in);
-    if (are_beside)
+    bool has_zero = (request->running & GR_RUNNING_FROM_ZERO) != 0;
+    if (axis->size == 1 && kept->count && !has_zero)
+        along = take_last(kept); /* where each sum has one element */
+    else if (are_beside)
         columns = take_last(kept);
     else if (kept->count && gr_axis_continues(last, axis) && axis->size < LONG_ROW * in_tile &&
-             axis->size % in_tile && !(request->running & GR_RUNNING_FROM_ZERO)) {
+             axis->size % in_tile && !has_zero) {
         along.size *= last->size;
         kept->count--;
     }
@@ -52,16 +54,13 @@ static gr_running_lines lines_of(const gr_groups_request *request, const gr_axis
                            .to_column_step = columns.out,
                            .to_outer_step = outer.out,
                            .period = period,
-                           .has_zero = (request->running & GR_RUNNING_FROM_ZERO) != 0,
+                           .has_zero = has_zero,
                            .items = items,
                            .in_tile = (unsigned)in_tile,
                            .width = 1};
     bool are_short = of.columns > GR_WARP && of.n > 0 && of.n <= items && !of.has_zero;
     while (of.width < GR_WARP && of.width < of.columns)
         of.width = 1u << ++of.log_width;
-    while (of.width > FEW_COLUMNS &&
-           4 * of.columns < 3 * of.width * gr_ceil_div(of.columns, of.width))
-        of.width = 1u << --of.log_width;
     if (are_short) {
         of.width = GR_RUNNING_BLOCK;
         of.log_width = LOG_BLOCK;

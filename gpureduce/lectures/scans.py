@@ -12,7 +12,7 @@ from gpureduce.bench import record as records
 from gpureduce.emulator.explain import explain
 from gpureduce.text import Table
 
-PATH = "data/scans_h200.json"
+PATH = "data/scan_h200.json"
 _COLUMNS = (4, 64, 1024, 16384, 262144, 4194304)  # of the matrices in the table
 _COUNTS = {
     "shared wavefronts": ("shared_load_wavefronts", "shared_store_wavefronts"),

@@ -90,7 +90,7 @@ KERNELS = {"kernels", "exact", "engine", "cuda"}
 DEPENDS = {
     "additions_": set(),  # gpureduce/include alone
     "axis_": KERNELS,
-    "scans_": KERNELS | {"cpu", "threads"},
+    "scan_": KERNELS | {"cpu", "threads"},
     "segments_": KERNELS,
     "bench_cpu": {"cpu", "exact", "threads"},
     "bench_": KERNELS | {"transfer", "cpu", "threads"},

@@ -36,7 +36,7 @@ def test_counts_beside_a_copy():
 
 
 def test_times_of_a_card(tmp_path):
-    missing = scans.recorded(path=tmp_path / "scans_h200.json")
+    missing = scans.recorded(path=tmp_path / "scan_h200.json")
     assert not missing.rows and missing.notes == ["H200: not recorded yet."]
     data = Path(__file__).parents[2] / "notebooks" / "data" / "segments_h100.json"
     record = json.loads(data.read_text())
@@ -46,7 +46,7 @@ def test_times_of_a_card(tmp_path):
     torch, narrow = {"strategy": "torch", "median_us": 898.25}, {"rows": 2**22, "columns": 64}
     more = [row | torch, row | torch | narrow | {"measure": "matrices"}]
     record |= {"kind": "scan", "rows": [row, *more, row | {"dtype": "float64"}]}
-    path = tmp_path / "scans_h100.json"
+    path = tmp_path / "scan_h100.json"
     path.write_text(json.dumps(record))
     found = scans.recorded(path=path)
     assert found.head == ["shape", "copy", "torch"]

@@ -199,6 +199,11 @@ EXCHANGE_NAME = b"dlpack_exchange_api"  # the capsule has its address only
 ByExchange.__dlpack_c_exchange_api__ = new_capsule(ctypes.addressof(EXCHANGE), EXCHANGE_NAME, None)
 
 
+def _address(array):
+    """Empty arrays of CuPy and PyTorch have none."""
+    return array.ctypes.data if array.size else 0
+
+
 class ByInterface:
     """A NumPy array that shows itself by ``__cuda_array_interface__``."""
 
@@ -225,7 +230,7 @@ def on_device(array: np.ndarray, **changes: object) -> Any:
     shown: Any = (
         ByDLPack(array)
         if array.dtype.name == "bfloat16"
-        else ByInterface(array, **{"data": (array.ctypes.data, False)} | changes)
+        else ByInterface(array, **{"data": (_address(array), False)} | changes)
     )
     shown.dtype, shown.shape = array.dtype, array.shape
     return shown
@@ -250,7 +255,7 @@ def like_cupy(array: np.ndarray) -> object:
 class _CupyArray:
     def __init__(self, array: np.ndarray) -> None:
         self.array = array
-        self.data = types.SimpleNamespace(ptr=array.ctypes.data, device_id=0)
+        self.data = types.SimpleNamespace(ptr=_address(array), device_id=0)
         self.dtype = array.dtype
         self.shape = array.shape
         self.strides = array.strides

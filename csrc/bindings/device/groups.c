@@ -194,7 +194,7 @@ static bool fit_axes(job *j)
                 : !mask       ? !has_factors
                 : has_factors ? mask->kind == in->kind && mask->bytes == in->bytes
                               : mask->bytes == 1 && !sums->as_digits &&
-                                    (!sums->made.is_made || sums->numbers.counts);
+                                    (!sums->made.is_made || (j->counts && j->counts != Py_None));
     if (by_offsets)
         mask = NULL;
     if (!fits || (mask && (running || mask->dims != in->dims)))

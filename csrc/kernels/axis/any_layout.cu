@@ -53,7 +53,6 @@ __global__ void __launch_bounds__(1024, 1)
 {
     size_t teams = (size_t)gridDim.x * (blockDim.x / team);
     size_t number = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) / team;
-
     for (; number < sums * shares; number += teams) {
         size_t k = number / shares, share = number % shares, member = threadIdx.x % team;
         Place place(of.dim, of.kept, k);
