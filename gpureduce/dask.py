@@ -129,7 +129,7 @@ def var(
 ) -> Any:  # fmt: skip
     """The variance, with the arguments of dask.array.var and the bits of `gpureduce.exact.var`.
 
-    A chunk becomes 2,400 bytes of digits for each variance.
+    Each chunk becomes exact partial sums, of 2,400 bytes for each variance.
 
     >>> import dask.array as da, gpureduce.dask
     >>> float(gpureduce.dask.var(da.from_array([1e8, 1e8 + 1, 1e8 + 2], chunks=1)).compute())

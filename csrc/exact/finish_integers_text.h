@@ -1,5 +1,5 @@
-/* Results in integers, for processors (finish_integers.c) and kernels (parts/exact_terms.h). The
- * including file defines FINISH_FUNCTION, which begins a function. */
+/* Rounds results by integers alone, for processors (finish_integers.c) and for kernels
+ * (parts/exact_terms.h). The including file defines FINISH_FUNCTION: how a function begins. */
 #include "exact/finish.h"
 #include "exact/round.h"
 

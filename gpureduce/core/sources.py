@@ -19,7 +19,7 @@ def files() -> dict[str, list[str]]:
 
 
 def add(file: str, text: str) -> None:
-    """Adds the text of a user's kernel, to show the source line of a count."""
+    """Keeps the text of a user's kernel, so that reports show the lines that they name."""
     files()[file] = text.splitlines()
 
 

@@ -112,7 +112,7 @@ def _looks(comings: int, extra: int, model: Counts, seen: Counts, code: Machine)
 
 
 def _unrolled(extra: int, model: Counts, seen: Counts, code: Machine) -> str:
-    """Copies of a load in an unrolled loop: lanes with more steps left take another copy."""
+    """The compiler unrolled a loop: lanes with more steps left execute another copy of a load."""
     copies = [i for i in code if re.match(r"LDG?(\.|$)", i.opcode) and i.lanes]
     alike = all(seen[f"global_load_{what}"] == model[f"global_load_{what}"]
                 for what in ("lanes", "sectors"))  # fmt: skip

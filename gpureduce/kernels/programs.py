@@ -126,6 +126,6 @@ def obsolete(text: str) -> list[tuple[int, str, str]]:
 
 
 def modern(text: str) -> str:
-    """The text with the functions that CUDA has now."""
+    """The text with `__shfl_sync` and its like in place of functions that CUDA no longer has."""
     calls = _OBSOLETE.finditer(without_comments(text))
     return edited(text, ((*call.span(), f"__{call[1]}_sync(0xffffffff, ") for call in calls))

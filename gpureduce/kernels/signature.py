@@ -239,7 +239,7 @@ _OF_VECTORS = {"uint": "unsigned", "uchar": "unsigned char", "char": "signed cha
 
 
 def _plain(kind: str, others: Mapping[str, str]) -> tuple[str, int]:
-    """The type of elements without qualifiers and aliases, and how many a vector of them has."""
+    """The type of elements without qualifiers and aliases, and the number of them in a vector."""
     plain = " ".join(re.sub(r"\b(const|volatile)\b|\*", " ", kind).split())
     for _ in range(3):  # an alias of an alias
         plain = others.get(plain, plain)
@@ -596,7 +596,7 @@ def _short(one: Parameter) -> str:
 
 
 def _is_drawn(one: Parameter, body: str) -> bool:
-    """Whether it is a ticket or a lock by its use alone: the result of an atomic counts."""
+    """Whether a parameter is a ticket or a lock: the text uses what an atomic returned of it."""
     use = rf"[=(,<>]\s*atomic(?:Inc|Add|Dec|CAS|Exch)\s*\(\s*&?\s*{one.name}\b"
     return bool(re.search(r"\b(?:unsigned|int)\b", one.type) and re.search(use, body))
 

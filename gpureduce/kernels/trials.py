@@ -547,7 +547,10 @@ def drawn(subject: Subject, where: Domain, count: int, seed: int) -> Iterator[Ca
 def try_all(
     subject: Subject, which: Iterable[Case], tell: Callable[[str, object], None]
 ) -> list[tuple[Case, Failure | None]]:
-    """Runs cases, without those that are too large for a slow kernel. Each with what was wrong."""
+    """Runs the cases, but skips those that are too large for a slow kernel.
+
+    Returns each case with what was wrong, or None.
+    """
     tried = []
     largest, took = 1, 0.0  # of the largest case
     for case in which:

@@ -1,4 +1,4 @@
-"""A small plasma simulation that adds up charge by key: a computation that goes on with its sums.
+"""A small plasma simulation: each step goes on with sums by key of the step before.
 
 Electrons of two streams fly through each other. In each step they leave their charge in the cells
 of a grid, which is a sum by segment; the charge makes an electric field; and the field accelerates

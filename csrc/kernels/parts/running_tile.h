@@ -167,7 +167,7 @@ template <typename In, typename Acc> struct RunningTile {
     static constexpr unsigned at_once = 4; /* there are no gaps within as many of its elements */
 
     /* Calls use(place, begins) for each at_once of this thread's elements, in their order: the
-     * place of the first one, the next ones being `width` apart, and their bits of `begins`. */
+     * place of the first one, the next ones being `stride` apart, and their bits of `begins`. */
     template <typename Use> __device__ __forceinline__ void each_own(uint64_t begins, Use use) const
     {
         unsigned k = part * of.items * width + column;

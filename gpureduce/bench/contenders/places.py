@@ -106,7 +106,7 @@ def place_of(
 
 
 def unable(name: str, error: Exception) -> Contender:
-    """A contender of a library that cannot take the arrays."""
+    """Stands for a library that cannot take the arrays: the record says why, instead of a time."""
 
     def fail() -> NoReturn:
         raise error
