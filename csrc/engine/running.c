@@ -153,7 +153,8 @@ gr_status gr_run_running(const gr_groups_request *request, gr_launched *launched
     if (request->kernel)
         return gr_launch_scan(request, launched, error);
     if (request->running & GR_RUNNING_BACK) {
-        axes->in += last * axis.in;
+        if (axis.size > 0) /* empty arrays may have no address */
+            axes->in += last * axis.in;
         axes->out += last * axis.out;
         axis.in = -axis.in;
         axis.out = -axis.out;
