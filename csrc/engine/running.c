@@ -152,9 +152,13 @@ gr_status gr_run_running(const gr_groups_request *request, gr_launched *launched
     *launched = (gr_launched){0};
     if (request->kernel)
         return gr_launch_scan(request, launched, error);
+    if (axis.size == 0) { /* no element is read: the array may have no address to step from */
+        axis.in = 0;
+        for (int i = 0; i < axes->kept.count; i++)
+            axes->kept.dim[i].in = 0;
+    }
     if (request->running & GR_RUNNING_BACK) {
-        if (axis.size > 0) /* empty arrays may have no address */
-            axes->in += last * axis.in;
+        axes->in += last * axis.in;
         axes->out += last * axis.out;
         axis.in = -axis.in;
         axis.out = -axis.out;
