@@ -60,7 +60,7 @@ def aligned(array: np.ndarray) -> np.ndarray:
 
 
 def calls() -> dict[str, Callable[[], object]]:
-    """The ten calls, by what they do."""
+    """The ten calls: a function for each name."""
     numbers = aligned(np.random.default_rng(1).standard_normal(1 << 16))
     singles, few = aligned(numbers.astype(np.float32)), slice(1 << 13)
     rows = singles.reshape(1 << 8, -1)

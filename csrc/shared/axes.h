@@ -32,8 +32,8 @@ typedef enum {
     GR_TERM_WEIGHTED /* the same, and that element alone. Kernels only */
 } gr_term;
 
-/* Which elements along the only reduced dimension a group has: all, those between an offset and the
- * next one, or those of a window. */
+/* The elements of a group along the only reduced dimension: all of them, the elements between two
+ * neighbouring offsets, or the elements of a window. */
 typedef enum { GR_RANGE_ALL, GR_RANGE_OFFSETS, GR_RANGE_WINDOWS } gr_range_kind;
 
 /* The groups are a kept dimension, whose step in the mask is 1. Group k has the elements offset[k]

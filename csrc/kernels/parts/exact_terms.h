@@ -9,7 +9,7 @@
 #include "exact/finish_integers_text.h"
 #include "exact/products.h"
 
-/* The elements of a group, or those of its products whose size is in one of three ranges. Each
+/* The elements of a group, or the products whose size is in one of three ranges. Each
  * product is two numbers, which are scaled by 2^(GR_PRODUCTS_SHIFT (1 - range)): no bit is lost. */
 struct Terms {
     enum { ELEMENTS = -1, TINY, USUAL, HUGE_ };

@@ -72,9 +72,8 @@ template <typename In, typename Acc> struct RunningTile {
         return k + (k >> (5 + gap) << gap);
     }
 
-    /* Row `part` and each apart-th row after it are those whose elements this thread loads, and
-     * whose entries it stores. Their places are next_place apart. The number of those that exist.
-     */
+    /* A thread loads the elements of row `part` and of each apart-th row after that one, and stores
+     * their entries. The places of such rows are next_place apart. The number of these rows. */
     __device__ __forceinline__ unsigned count() const
     {
         size_t i = begin + part, left = i < line.length ? line.length - i : 0;
@@ -129,7 +128,7 @@ template <typename In, typename Acc> struct RunningTile {
         });
     }
 
-    /* Stores entries after adding `before` to those before the first one of a new sum. */
+    /* Stores entries. Adds `before` to the entries that come before the first new sum. */
     __device__ __forceinline__ void store_after(const In *staged, const Acc &before) const
     {
         size_t until = until_next(of, begin), row = part;
