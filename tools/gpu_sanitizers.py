@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
+PROCESSES = 3  # of each tool, side by side
 TESTS = Path(__file__).resolve().parents[1] / "tests"
 
 
@@ -23,7 +24,7 @@ def run(tool: str) -> dict[str, object]:
     """Runs one tool over all tests marked sanitizer. Returns its errors, and the passed tests."""
     command = ["compute-sanitizer", "--tool", tool, "--target-processes", "all"]
     command += [sys.executable, "-P", "-m", "pytest", "-q", "-m", "sanitizer", str(TESTS)]
-    command += ["-p", "no:xdist", "-p", "no:benchmark"]
+    command += ["-n", str(PROCESSES), "-p", "no:benchmark"]
     done = subprocess.run(command, capture_output=True, text=True)
     passed = re.search(r"(\d+) passed", done.stdout)
     summary = re.search(r"(?:ERROR|RACECHECK) SUMMARY: (.*)", done.stdout)

@@ -39,6 +39,8 @@ typedef struct {
     gr_index index;      /* ids, one per row, or offsets, one more than segments */
     int by_offsets;
     gr_sorted sorted; /* of ids */
+    int in_place;     /* exact sums begin with what `out` holds, which has the values' type; those
+                         of no rows are left alone */
     uint64_t rows, columns, segments;
     int check; /* wait for the sums, and report wrong ids and offsets */
 

@@ -31,6 +31,12 @@ gr_status gr_plan_segments(gr_segment_run *r);
 
 bool gr_adds_floats(const gr_segment_run *r);
 
+/* How many numbers segments have where rows are added up. */
+static inline size_t gr_numbered_segments(const gr_segment_run *r)
+{
+    return r->job.by_row ? r->request->rows : r->request->segments;
+}
+
 /* The most words that a sum may need, the one for flags included. */
 size_t gr_most_segment_words(const gr_segment_run *r);
 

@@ -116,7 +116,8 @@ static bool has_packs(const gr_groups_request *request)
 {
     const gr_rows *values = &request->values, *out = &request->out;
     size_t bytes = gr_load_size((gr_load)request->load), sum_bytes = request->sums.bytes;
-    uint64_t places = (uintptr_t)values->base | (uint64_t)values->row_step;
+    uint64_t places = (uintptr_t)values->base | (uint64_t)values->row_step |
+                      (request->in_place ? (uintptr_t)out->base : 0);
     return (places | request->columns * bytes) % 16 == 0 && are_neighbours(values, bytes) &&
            are_neighbours(out, sum_bytes) &&
            out->row_step == (int64_t)(request->columns * sum_bytes) &&
@@ -142,7 +143,6 @@ static void share_rows(run *r)
             lanes *= 2;
         r->pack_tiles = (unsigned)gr_least(gr_ceil_div(packs, lanes), 65535);
         lane_rows = PACK_ROWS / lanes;
-        job->sums.base = (void *)(uintptr_t)request->out.base;
     }
     while (lanes < GR_WARP && lanes * lane_rows * request->segments < request->rows)
         lanes *= 2;
@@ -181,6 +181,7 @@ gr_status gr_plan_segments(run *r)
                             .segments = request->segments,
                             .sums = request->sums,
                             .by_offsets = request->by_offsets,
+                            .in_place = request->in_place,
                             .load = request->load};
     job->width = gr_word_width(request->rows);
     job->sums.has_initial = gr_has_initial(&request->sums);
@@ -196,12 +197,14 @@ gr_status gr_plan_segments(run *r)
         request->segments <= ORDERED_IN_SHARED && request->segments <= request->rows / ORDERED_ROWS;
     r->in_rows = !as_digits && (request->by_offsets || job->try_sorted || r->in_order);
     r->in_words = as_digits || !(has_order || r->in_order);
+    job->by_row = request->in_place && r->in_rows && request->rows < request->segments;
     r->sms = gr_facts_of(request->device)->sms;
     r->shared_bytes = gr_facts_of(request->device)->shared_bytes;
     share_rows(r);
     bool has_initial =
         gr_adds_floats(r) ? job->sums.has_initial : request->sums.initial[0].u64 != 0;
-    r->in_runs = job->try_sorted && columns == 1 && !has_initial && request->acc != GR_ACC_proven3;
+    r->in_runs = job->try_sorted && columns == 1 && !has_initial && !request->in_place &&
+                 request->acc != GR_ACC_proven3;
     size_t strips = gr_ceil_div(request->rows, r->sms * RUN_WARPS * GR_STRIP_ROWS);
     if (r->in_runs) /* whole strips, in equal shares */
         job->task_rows = gr_least(strips, MOST_STRIPS) * GR_STRIP_ROWS;

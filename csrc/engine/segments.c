@@ -171,7 +171,7 @@ static gr_status add_rows(run *r)
                                : "segment_rows",
                  load,
                  acc,
-                 gr_least(gr_ceil_div(request->segments, groups), r->sms * 32),
+                 gr_least(gr_ceil_div(gr_numbered_segments(r), groups), r->sms * 32),
                  r->in_packs ? r->pack_tiles : r->tiles,
                  BLOCK,
                  0};
@@ -194,7 +194,7 @@ static gr_status allocate(run *r, gr_arena *arena)
 {
     const gr_groups_request *request = r->request;
     gr_segment_job *job = &r->job;
-    size_t sums = request->segments * request->columns;
+    size_t sums = gr_numbered_segments(r) * request->columns;
     size_t longs = r->in_rows && !r->in_runs ? request->rows / job->long_rows : 0;
     size_t tasks = r->in_runs   ? 2 * gr_ceil_div(request->rows, job->task_rows)
                    : r->in_rows ? request->rows / job->task_rows + longs

@@ -245,6 +245,7 @@ class Segments(NamedTuple):
     as_digits: bool = False  # of the sums, in place of rounded sums
     largest: int | None = None  # the largest id, if the size follows from it
     given: Any = None  # the caller's offsets in host memory, of which `offsets` is a copy
+    in_place: bool = False  # exact sums begin with what `out` holds; the others are left alone
 
     @property
     def kind(self) -> int:

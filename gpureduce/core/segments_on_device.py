@@ -44,6 +44,8 @@ def _how(groups: Segments) -> dict[str, Any]:
         how["sorted"] = int(groups.is_sorted)
     if groups.as_digits:
         how["as_digits"] = True
+    if groups.in_place:
+        how["in_place"] = True
     return how
 
 
@@ -153,6 +155,15 @@ def _sized(module: Any, groups: Segments, index: Any, rows: int) -> Segments:
         return groups.up_to(module.largest_id(index), groups.ids)
     shape: tuple[int, ...] = (*getattr(groups.out, "shape", ()), 0)
     return groups._replace(size=int(shape[0]))
+
+
+def add_rows(to: Any, ids: Any, rows: Any, check: bool = False) -> None:
+    """Adds row i to row ``ids[i]`` of `to`, of floats on a GPU. Each of its sums is rounded once.
+
+    Without `check` nothing waits for the sums, and if an id is wrong, nothing is added.
+    """
+    groups = Segments(ids, None, out=to, check=check, in_place=True)
+    add_gpu(Arguments("exact", timing=False), "exact", rows, groups, 0.0)
 
 
 def add_gpu(call: Arguments, name: str, values: Any, groups: Segments, start: float) -> SumResult:

@@ -86,6 +86,8 @@ static int take_types(decided *plan, int acc, int exactly, int target, PyObject 
         (!by_segment && is_lesson && request->running != GR_RUNNING) || acc < 0 ||
         acc >= GR_ACC_COUNT || target < 0 || target >= GR_LOAD_COUNT ||
         (exactly && !gr_is_float((gr_load)target)) ||
+        (request->in_place && (!by_segment || !exactly || is_lesson || request->by_offsets ||
+                               sums->as_digits || (int)type->load != target)) ||
         (sums->as_digits && (!exactly || is_lesson || (by_segment && type->load == GR_LOAD_u64)))) {
         PyErr_SetString(PyExc_ValueError, "these elements cannot be added up like that");
         return -1;
@@ -116,9 +118,9 @@ static int take_types(decided *plan, int acc, int exactly, int target, PyObject 
 static int take_request(decided *plan, PyObject *args, PyObject *named)
 {
     static const char *const names[] = {
-        "kind",  "bytes",    "acc",      "exactly",    "target",  "initial", "timed",
-        "axes",  "keepdims", "segments", "by_offsets", "sorted",  "check",   "as_digits",
-        "block", "grid",     "strategy", "made",       "running", "ranges",  NULL};
+        "kind",     "bytes",    "acc",        "exactly", "target",   "initial",   "timed", "axes",
+        "keepdims", "segments", "by_offsets", "sorted",  "check",    "as_digits", "block", "grid",
+        "strategy", "made",     "running",    "ranges",  "in_place", NULL};
     gr_groups_request *request = &plan->request;
     gr_made *made = &request->sums.made;
     gr_ranges *ranges = &request->axes.ranges;
@@ -127,13 +129,13 @@ static int take_request(decided *plan, PyObject *args, PyObject *named)
     PyObject *initial[2];
     request->strategy = -1;
     if (!PyArg_ParseTupleAndKeywords(
-            args, named, "Ciipi(OO)p|$KpLpippIIi(ipiiddL)i(iLL)", (char **)(uintptr_t)names,
+            args, named, "Ciipi(OO)p|$KpLpippIIi(ipiiddL)i(iLL)p", (char **)(uintptr_t)names,
             &plan->kind, &plan->bytes, &acc, &exactly, &target, &initial[0], &initial[1],
             &plan->timed, &plan->axes, &plan->keeps_dims, &segments, &request->by_offsets,
             &is_sorted, &request->check, &request->sums.as_digits, &request->block, &request->grid,
             &request->strategy, &made->kind, &made->root, &term, &made->over, &made->ddof,
             &made->mean, &request->sums.numbers.least, &request->running, &ranges->kind,
-            &ranges->first, &ranges->size))
+            &ranges->first, &ranges->size, &request->in_place))
         return -1;
     made->is_made = named && PyDict_GetItemString(named, "made") != NULL;
     request->axes.term = (gr_term)term;

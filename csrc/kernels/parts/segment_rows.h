@@ -28,12 +28,40 @@ struct Bounds {
         return Bounds(of, of.offsets[k], of.offsets[k + 1]);
     }
 
-    /* The same; no rows from the number of segments on. */
-    static __device__ __forceinline__ Bounds if_any(const gr_segment_job &of, uint64_t k)
-    {
-        return k < of.segments ? segment(of, k) : Bounds(of, 0, 0);
-    }
+    /* The bounds of the segment that has this number; of none if there is no such segment. */
+    static __device__ __forceinline__ Bounds numbered(const gr_segment_job &of, uint64_t number);
 };
+
+/* The number of a row, read from `order`. If ids have changed after their check, it may be any:
+ * then the last row's is returned. */
+__device__ __forceinline__ uint64_t row_in(const gr_segment_job &of, unsigned number)
+{
+    return number < of.rows ? number : of.rows - 1;
+}
+
+/* How many numbers segments have. With `by_row`, only the first row of each segment has one. */
+__device__ __forceinline__ uint64_t numbers_of(const gr_segment_job &of)
+{
+    return of.by_row ? of.rows : of.segments;
+}
+
+/* The segment that has this number. If ids have changed after their check, it may be any. */
+__device__ __forceinline__ uint64_t segment_of(const gr_segment_job &of, uint64_t number)
+{
+    if (!of.by_row)
+        return number;
+    uint64_t row = needs_order(of) ? row_in(of, of.order[number]) : number;
+    uint64_t k = index_at(of.index, row);
+    return k < of.segments ? k : of.segments - 1;
+}
+
+__device__ __forceinline__ Bounds Bounds::numbered(const gr_segment_job &of, uint64_t number)
+{
+    if (number >= numbers_of(of))
+        return Bounds(of, 0, 0);
+    Bounds rows = segment(of, segment_of(of, number));
+    return of.by_row && rows.begin != number ? Bounds(of, 0, 0) : rows;
+}
 
 /* Searches sorted ids for the first row of a segment, or of a later one if it has none: the lanes
  * of a warp look at 32 rows at once. */
@@ -62,13 +90,6 @@ __device__ __forceinline__ Bounds rows_of(const gr_segment_job &of, uint64_t k)
 __device__ __forceinline__ bool adds_rows(const gr_segment_job &of)
 {
     return is_in_rows(of) && !of.state->bad;
-}
-
-/* The number of a row, read from `order`. If ids have changed after their check, it may be any:
- * then the last row's is returned. */
-__device__ __forceinline__ uint64_t row_in(const gr_segment_job &of, unsigned number)
-{
-    return number < of.rows ? number : of.rows - 1;
 }
 
 /* Adds elements or packs. A short sum (ShortSum in accumulate.h) also notes their sizes. */
@@ -215,12 +236,21 @@ struct Target {
     bool stores;       /* whether this lane stores a sum */
     unsigned lanes;    /* of a group, which adds up one segment */
     unsigned with_own; /* lanes of a group with columns of their own; others have other rows */
+
+    /* The job's sums, of which the one with this number lies at `to`. */
+    template <typename Acc>
+    __device__ __forceinline__ Sums<Acc> sums(const gr_segment_job &of) const
+    {
+        Sums<Acc> found = {of.sums};
+        found.of.base = (void *)((uintptr_t)to - number * of.sums.bytes);
+        return found;
+    }
 };
 
 /* Cuts the long segments of a warp's groups into tasks. Called by all lanes. There is room for all
  * tasks unless offsets have changed after their check: then some are dropped. */
 __device__ __forceinline__ void put_tasks(const gr_segment_job &of, unsigned lanes, bool is_long,
-                                          uint64_t k, const Bounds &rows)
+                                          uint64_t number, const Bounds &rows)
 {
     gr_segment_state *state = of.state;
     unsigned member = threadIdx.x % lanes;
@@ -231,13 +261,13 @@ __device__ __forceinline__ void put_tasks(const gr_segment_job &of, unsigned lan
         first = atomicAdd(reinterpret_cast<unsigned long long *>(&state->tasks), count);
         unsigned place = atomicAdd(&state->long_segments, 1u);
         if (place < of.long_room)
-            of.longs[place] = {k, first, first + count <= of.task_room ? count : 0};
+            of.longs[place] = {number, first, first + count <= of.task_room ? count : 0};
     }
     first = __shfl_sync(0xffffffffu, first, int(threadIdx.x % 32 - member));
     for (uint64_t i = member; is_long && i < count && first + i < of.task_room; i += lanes) {
         uint64_t begin = rows.begin + i * of.task_rows;
         uint64_t end = begin + of.task_rows < rows.end ? begin + of.task_rows : rows.end;
-        of.task[first + i] = {k, begin, end};
+        of.task[first + i] = {number, begin, end};
     }
 }
 
@@ -262,18 +292,20 @@ __device__ __forceinline__ void for_each_segment(const gr_segment_job &of, unsig
         const char *column =
             static_cast<const char *>(of.values.base) + column_offset(of.values, c);
         char *to = static_cast<char *>(const_cast<void *>(of.out.base)) + column_offset(of.out, c);
-        Bounds next = Bounds::if_any(of, first); /* loaded a turn early */
-        for (uint64_t turn = of_warp; turn < of.segments; turn += groups) {
-            uint64_t k = turn + threadIdx.x % 32 / lanes;
+        Bounds next = Bounds::numbered(of, first); /* loaded a turn early */
+        for (uint64_t turn = of_warp; turn < numbers_of(of); turn += groups) {
+            uint64_t number = turn + threadIdx.x % 32 / lanes;
             Bounds rows = next;
-            next = Bounds::if_any(of, k + groups);
+            next = Bounds::numbered(of, number + groups);
             bool is_long = rows.end - rows.begin > of.long_rows, adds = !is_long && piece < pieces;
+            bool is_there = of.in_place ? rows.begin < rows.end : number < of.segments;
+            uint64_t k = is_there ? segment_of(of, number) : 0;
             Part part = {column,   rows.begin,          adds ? rows.end : rows.begin,
                          lane_row, lanes >> piece_bits, in_order};
-            add(part, Target{to + (int64_t)k * of.out.row_step, k * of.columns + c,
-                             adds && lane_row == 0 && k < of.segments, lanes, with_own});
+            add(part, Target{to + (int64_t)k * of.out.row_step, number * of.columns + c,
+                             adds && lane_row == 0 && is_there, lanes, with_own});
             if (tile == 0)
-                put_tasks(of, lanes, is_long, k, rows);
+                put_tasks(of, lanes, is_long, number, rows);
         }
     }
 }
@@ -291,17 +323,23 @@ __device__ __forceinline__ void put_sums(const gr_segment_job &of, const Part &p
     };
     using Short = ShortSum<Acc, In>;
     Sizes<In> sizes;
+    auto add_held = [&](auto &sum) {
+        if (of.in_place && target.stores)
+            add_short<Acc>(sum, sizes, *reinterpret_cast<const In *>(target.to));
+    };
     Acc sum = 0;
     if constexpr (is_short<Acc, Short>) {
         Short few = 0;
-        unsigned most = largest_in_warp((unsigned)(part.end - part.begin));
+        unsigned most = largest_in_warp((unsigned)(part.end - part.begin)) + (of.in_place != 0);
         if (most <= sizes.few && !part.in_order) {
             add(few, sizes);
+            add_held(few);
             if (sizes.allow_in_warp(most))
                 return put(few);
         }
     }
     add(sum, sizes);
+    add_held(sum);
     put(sum);
 }
 

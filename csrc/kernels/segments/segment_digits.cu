@@ -32,14 +32,14 @@ template <typename In, typename Word>
 __global__ void segment_digits(const __grid_constant__ gr_segment_job of)
 {
     const unsigned *bits = of.sums.unproven;
-    uint64_t sums = of.segments * of.columns;
+    uint64_t sums = numbers_of(of) * of.columns;
 
     if (!adds_rows(of) || !of.state->any_unproven)
         return;
     for (uint64_t i = blockIdx.x; i < sums; i += gridDim.x) {
         if (!(bits[i / 32] >> i % 32 & 1))
             continue;
-        uint64_t k = i / of.columns, c = i % of.columns;
+        uint64_t k = segment_of(of, i / of.columns), c = i % of.columns;
         unsigned long long *bounds = shared_array<unsigned long long>() + GR_LEVELS_WORDS;
         if (threadIdx.x < 32) { /* the block's loops need equal bounds, even if offsets change */
             Bounds rows = rows_of(of, k);
@@ -51,7 +51,11 @@ __global__ void segment_digits(const __grid_constant__ gr_segment_job of)
         __syncthreads();
         const char *values = static_cast<const char *>(of.values.base);
         SegmentTerms terms = {of, values + column_offset(of.values, c), bounds[0]};
-        add_again_by_block(place_of_sum(of, k, c), of.sums.type, of.sums.bytes,
-                           threadIdx.x == 0 ? initial_of<double>(of.sums, c) : 0, terms, bounds[1]);
+        char *to = place_of_sum(of, k, c);
+        double first = 0;
+        if (threadIdx.x == 0)
+            first =
+                of.in_place ? element_at<double>(to, 0, of.load) : initial_of<double>(of.sums, c);
+        add_again_by_block(to, of.sums.type, of.sums.bytes, first, terms, bounds[1]);
     }
 }

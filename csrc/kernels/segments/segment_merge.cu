@@ -14,12 +14,15 @@ template <typename In, typename Acc> __global__ void segment_merge(gr_segment_jo
     for (uint64_t i = first; i < longs * of.columns; i += warps) {
         gr_long_segment segment = of.longs[i / of.columns];
         uint64_t c = i % of.columns;
+        char *to = place_of_sum(of, segment_of(of, segment.segment), c);
         Acc sum = 0;
         for (uint64_t t = threadIdx.x % 32; t < segment.count; t += 32)
             sum += partial[(segment.first + t) * of.columns + c];
         sum = warp_sum(sum);
-        if (threadIdx.x % 32 == 0)
-            finish_sum(place_of_sum(of, segment.segment, c), of.sums,
-                       segment.segment * of.columns + c, sum);
+        if (threadIdx.x % 32 > 0)
+            continue;
+        if constexpr (is_proven<Acc>)
+            add_to(sum, of.in_place ? element_at<double>(to, 0, of.load) : 0);
+        finish_sum(to, of.sums, segment.segment * of.columns + c, sum);
     }
 }

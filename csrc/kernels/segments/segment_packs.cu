@@ -44,16 +44,18 @@ __device__ __forceinline__ bool put_packs(const gr_segment_job &of, const Part &
                                           const Target &target)
 {
     Columns<In, Acc, Sum> sums;
-    unsigned most = largest_in_warp((unsigned)(part.end - part.begin));
+    unsigned most = largest_in_warp((unsigned)(part.end - part.begin)) + (of.in_place != 0);
     if (is_short<Acc, Sum> && most > sums.sizes.few)
         return false;
     add_rows(sums, of, part);
+    if (of.in_place && target.stores)
+        sums.add(sums.load(reinterpret_cast<const In *>(target.to)));
     if (is_short<Acc, Sum> && !sums.sizes.allow_in_warp(most))
         return false;
     for (auto &sum : sums.sum)
         sum = sum_of_lanes(sum, target.lanes, target.with_own);
     if (target.stores)
-        sums.template put<NoTerms>(Sums<Acc>{of.sums}, target.number);
+        sums.template put<NoTerms>(target.sums<Acc>(of), target.number);
     return true;
 }
 

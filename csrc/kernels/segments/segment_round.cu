@@ -46,7 +46,13 @@ __global__ void __launch_bounds__(256, 4) segment_round(gr_segment_job of)
         if (!is_float) {
             bits = word[0] + initial_of<unsigned long long>(of.sums, c);
         } else {
-            double initial = initial_of<double>(of.sums, c);
+            double initial =
+                of.in_place ? element_at<double>(to, 0, of.load) : initial_of<double>(of.sums, c);
+            uint64_t any = 0;
+            for (unsigned k = 0; of.in_place && k < plan.words + plan.flags; k++)
+                any |= word[k * plan.word_step];
+            if (of.in_place && !any) /* without rows, or they add up to 0 */
+                continue;
             if ((plan.words - 1) * plan.width < 63 && !plan.flags && initial == 0) {
                 unsigned __int128 total = 0; /* below 2^127 in size */
                 for (unsigned k = 0; k < plan.words; k++)
