@@ -23,13 +23,19 @@ from gpureduce.core.checks import finite, shown
 from gpureduce.core.dtypes import named
 from gpureduce.core.segments import segment_sum as _segment_sum
 from gpureduce.core.summation import sum as _sum
+from gpureduce.training.mode import disable, enable, reproducible
+from gpureduce.training.rows import from_host as _from_host
+from gpureduce.training.rows import host_array as _host_array
 
 __all__ = [
     "cumsum",
+    "disable",
     "dot",
+    "enable",
     "index_add",
     "mean",
     "norm",
+    "reproducible",
     "segment_mean",
     "segment_sum",
     "std",
@@ -43,6 +49,39 @@ Dims = int | Sequence[int] | None
 Axes = Sequence[int] | None
 Batched = tuple[int | None, ...]
 Numbers: TypeAlias = "torch.Tensor | None"
+
+# --- operators ---------------------------------------------------------------------------------
+
+_DIRECT: dict[str, Any] = {}  # by an operator's name: its function as one of autograd
+
+
+def _register_gradient(op: Any, backward: Callable[..., Any], setup: Callable[..., Any]) -> None:
+    op.register_autograd(backward, setup_context=setup)
+    body = {
+        "forward": staticmethod(op._init_fn),
+        "setup_context": staticmethod(setup),
+        "backward": staticmethod(backward),
+    }
+    _DIRECT[op._qualname] = type("Direct", (torch.autograd.Function,), body)
+
+
+def _run(op: Any, *args: Any) -> Any:
+    """An operator's result. PyTorch's dispatcher takes some 50 us, so eager programs go past it."""
+    tensors = [x for x in args if isinstance(x, torch.Tensor)]
+    if (
+        torch.compiler.is_compiling()
+        or not all(type(x) in (torch.Tensor, torch.nn.Parameter) for x in tensors)
+        or torch._C._len_torch_dispatch_stack()
+        or torch._C._len_torch_function_stack()
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or torch.autograd.forward_ad._current_level >= 0
+        or torch.jit.is_tracing()
+    ):
+        return op(*args)
+    if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
+        return _DIRECT[op._qualname].apply(*args)
+    return op._init_fn(*args)
+
 
 
 def sum(
@@ -80,7 +119,7 @@ def sum(
         A dimension is named twice, or there is no such strategy.
     """
     dims = _checked(dim, x.dim())
-    result: torch.Tensor = torch.ops.gpureduce.sum(x, dims, bool(keepdim), dtype, strategy)
+    result: torch.Tensor = _run(_add, x, dims, bool(keepdim), dtype, strategy)
     return result
 
 
@@ -125,25 +164,13 @@ def _add(
     result, axes = _result_dtype(x, dtype), _axes(x, dim)
     if result.is_floating_point != x.is_floating_point() and not result.is_complex:
         x = x.to(result)  # as torch.sum does
-    name = str(result).removeprefix("torch.")
-    how: dict[str, Any] = {"axis": axes, "keepdims": keepdim, "dtype": name, "timing": False}
+    how: dict[str, Any] = {"axis": axes, "keepdims": keepdim, "timing": False}
+    if result != x.dtype or not (result.is_floating_point or result.is_complex):
+        how["dtype"] = str(result).removeprefix("torch.")
     if x.is_cuda:
         found: torch.Tensor = _sum(x, strategy, **how).value
         return found.contiguous()
     return _from_host(_sum(_host_array(x), strategy, **how).value, result)
-
-
-def _from_host(sums: Any, result: torch.dtype) -> torch.Tensor:
-    numbers = np.array(sums, order="C")
-    if result == torch.bfloat16:
-        return torch.from_numpy(numbers.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(numbers)
-
-
-def _host_array(x: torch.Tensor) -> np.ndarray[Any, Any]:
-    if x.dtype != torch.bfloat16:
-        return x.detach().resolve_conj().resolve_neg().numpy()
-    return x.detach().view(torch.int16).numpy().view(named("bfloat16"))
 
 
 @_add.register_fake
@@ -171,7 +198,7 @@ def _gradient(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, Non
     return gradient.to(ctx.dtype).expand(ctx.shape), None, None, None, None
 
 
-_add.register_autograd(_gradient, setup_context=_remember)
+_register_gradient(_add, _gradient, _remember)
 
 
 @_add.register_vmap
@@ -198,7 +225,7 @@ def cumsum(x: torch.Tensor, dim: int, *, dtype: torch.dtype | None = None) -> to
     (axis,) = _checked(dim, x.dim()) or (0,)
     if x.dim() == 0:
         return cumsum(x.reshape(1), 0, dtype=dtype).reshape(())
-    result: torch.Tensor = torch.ops.gpureduce.cumsum(x, axis, _result_dtype(x, dtype), False)
+    result: torch.Tensor = _run(_add_before, x, axis, _result_dtype(x, dtype), False)
     return result
 
 
@@ -229,7 +256,7 @@ def _add_after(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, No
     return _add_before(gradient, ctx.dim, ctx.dtype, not ctx.reverse), None, None, None
 
 
-_add_before.register_autograd(_add_after, setup_context=_remember_direction)
+_register_gradient(_add_before, _add_after, _remember_direction)
 
 
 # --- statistics --------------------------------------------------------------------------------
@@ -305,7 +332,7 @@ def vecdot(x: torch.Tensor, y: torch.Tensor, *, dim: int = -1) -> torch.Tensor:
     (axis,) = _checked(dim, x.dim()) or (0,)
     if x.dim() == 0:
         raise ValueError("vecdot takes tensors of at least 1 dimension")
-    result: torch.Tensor = torch.ops.gpureduce.vecdot(x, y, axis)
+    result: torch.Tensor = _run(_multiplied, x, y, axis)
     return result
 
 
@@ -321,7 +348,7 @@ def _statistic(
     if dtype is None:
         _refuse_integers(x, f"{kind.rstrip('12')}s", "pass x.double()")
     how = _checked(dim, x.dim()), bool(keepdim), dtype, finite("correction", correction)
-    result: torch.Tensor = torch.ops.gpureduce.statistic(x, kind, *how)
+    result: torch.Tensor = _run(_made, x, kind, *how)
     return result
 
 
@@ -415,7 +442,7 @@ def _statistic_gradient(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor 
     return made, None, None, None, None, None
 
 
-_made.register_autograd(_statistic_gradient, setup_context=_remember_statistic)
+_register_gradient(_made, _statistic_gradient, _remember_statistic)
 
 
 @_made.register_vmap
@@ -453,7 +480,7 @@ def _products(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, torch.Ten
     return g.conj() * y, g * x, None
 
 
-_multiplied.register_autograd(_products, setup_context=_remember_factors)
+_register_gradient(_multiplied, _products, _remember_factors)
 
 
 @_multiplied.register_vmap
@@ -547,8 +574,7 @@ def _by_segment(
             num_segments = max(int(segment_ids.max()) + 1, 0) if segment_ids.numel() else 0
     rest = values.shape[1:]
     rows = values if values.dim() <= 2 else values.flatten(1)  # without rows, too
-    op = torch.ops.gpureduce.segment_sum
-    found: torch.Tensor = op(rows, segment_ids, offsets, num_segments, *more)
+    found: torch.Tensor = _run(_add_segments, rows, segment_ids, offsets, num_segments, *more)
     return found if values.dim() <= 2 else found.reshape(num_segments, *rest)
 
 
@@ -666,7 +692,7 @@ def _gather(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]
     return rows, None, None, None, None, None, None, None
 
 
-_add_segments.register_autograd(_gather, setup_context=_remember_segments)
+_register_gradient(_add_segments, _gather, _remember_segments)
 
 
 @_add_segments.register_vmap

@@ -1,0 +1,278 @@
+"""`gpureduce.torch.reproducible`: PyTorch programs whose sums have the same bits in every run.
+
+PyTorch's dispatcher calls our functions in place of its own kernels for the operators of
+replaced.py. They are registered for a dispatch key that PyTorch has for others to use and that lies
+below autograd. A thread includes the key while it is in the mode: the threads that then run its
+backward passes include it, too, and others do not. Without the key the dispatcher passes our
+functions by, at no cost.
+
+Compiled programs are traced without the key. There, the functions are decompositions, which
+Inductor applies before it makes kernels.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch._C import _dispatch_tls_set_dispatch_key_included as _include
+
+from gpureduce.core.checks import shown
+from gpureduce.training import replaced, rows
+from gpureduce.training.report import Report
+
+_KEY = "Fake"  # made for fake tensors outside of PyTorch, which has its own in another place now
+_STATE = "gpureduce.reproducible"  # of a thread, in what PyTorch hands on to backward threads
+_lock = threading.Lock()
+
+
+class _State(NamedTuple):
+    devices: tuple[str, ...]  # "cpu", "cuda", "cuda:1"; empty: all
+    report: Report | None
+
+
+def _state() -> _State | None:
+    """This thread's state; None outside of the mode."""
+    found: _State | None = None
+    if torch._C._is_key_in_tls(_STATE):
+        found = torch._C._get_obj_in_tls(_STATE)
+    return found
+
+
+def _applies(state: _State | None, x: torch.Tensor) -> bool:
+    if state is None or x.device.type not in ("cpu", "cuda"):  # "meta": while it is compiled
+        return False
+    return not state.devices or x.device.type in state.devices or str(x.device) in state.devices
+
+
+# --- the operators -----------------------------------------------------------------------------
+
+
+def _add_now(
+    table: torch.Tensor, ids: torch.Tensor, more: torch.Tensor, checks: bool = True
+) -> torch.Tensor:
+    rows.add(table, ids, more, checks)
+    return table
+
+
+def _add_when_compiled(
+    table: torch.Tensor, ids: torch.Tensor, more: torch.Tensor, checks: bool = True
+) -> torch.Tensor:
+    found: torch.Tensor = torch.ops.gpureduce.add_rows(table, ids, more)
+    return found
+
+
+def _functional(function: Callable[..., Any]) -> Callable[..., Any]:
+    def run(x: torch.Tensor, *args: Any, **how: Any) -> Any:
+        return function(_add_now, x.clone(memory_format=torch.contiguous_format), *args, **how)
+
+    return run
+
+
+def _in_place(function: Callable[..., Any]) -> Callable[..., Any]:
+    def run(x: torch.Tensor, *args: Any, **how: Any) -> Any:
+        found = function(_add_now, x, *args, **how)
+        if found is NotImplemented:
+            return found
+        if found.data_ptr() != x.data_ptr():  # the table was a copy
+            x.copy_(found)
+        return x
+
+    return run
+
+
+def _functions() -> Iterator[tuple[Any, Callable[..., Any]]]:
+    """The operators, and what runs in their places."""
+    for operator, (in_place, function) in replaced.PAIRS.items():
+        yield operator, _functional(function)
+        yield in_place, _in_place(function)
+    for operator, function in replaced.NEW.items():
+        yield operator, functools.partial(function, _add_now)
+
+
+def _kernel(operator: Any, function: Callable[..., Any], key: Any) -> Callable[..., Any]:
+    """What the dispatcher calls: the function, or the operator's own kernel."""
+    above = torch._C.DispatchKeySet(key)
+    below = torch._C._dispatch_keyset_full_after(key)
+
+    def run(keys: Any, *args: Any, **how: Any) -> Any:
+        state = _state()
+        with torch._C._ExcludeDispatchKeyGuard(above):
+            plain = all(type(x) in (torch.Tensor, torch.nn.Parameter) or not torch.is_tensor(x)
+                        for x in args)  # fmt: skip
+            if plain and _applies(state, args[0]):
+                found = function(*args, **how)
+                if found is not NotImplemented:
+                    if state is not None and state.report is not None:
+                        state.report.ours[str(operator)] += 1
+                    return found
+            return operator.redispatch(keys & below, *args, **how)
+
+    return run
+
+
+@functools.cache
+def _registered() -> tuple[Any, ...]:
+    """Registers our functions. Returns what keeps them."""
+    key = torch._C._dispatch_key_parse(_KEY)
+    others = torch.library.Library("_", "IMPL", _KEY)
+    others.fallback(torch.library.fallthrough_kernel)
+    library = torch.library.Library("aten", "IMPL")
+    for operator, function in _functions():
+        kernel = _kernel(operator, function, key)
+        library.impl(operator.name().removeprefix("aten::"), kernel, _KEY, with_keyset=True)
+    _decompose(key)
+    return key, others, library
+
+
+def _decompose(key: Any) -> None:
+    """Makes the functions decompositions of compiled programs, in threads that are in the mode."""
+    from torch._inductor.decomposition import decompositions
+
+    every = replaced.NEW | {one: function for one, (_, function) in replaced.PAIRS.items()}
+    for operator, function in every.items():
+
+        def decomposed(
+            *args: Any, _function: Any = function, _own: Any = decompositions.get(operator),
+            **how: Any,
+        ) -> Any:  # fmt: skip
+            found = NotImplemented
+            if _applies(_state(), args[0]):
+                found = _function(_add_when_compiled, *args, **how)
+            if found is NotImplemented and _own is not None:
+                found = _own(*args, **how)
+            return found
+
+        decompositions[operator] = decomposed
+
+
+# --- PyTorch's own switches --------------------------------------------------------------------
+
+_before: list[Any] = []  # what they were before the first thread entered the mode, and its depth
+
+
+def _switches() -> tuple[Any, ...]:
+    return (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+        torch.utils.deterministic.fill_uninitialized_memory,
+        torch.backends.cudnn.benchmark,
+        torch._functorch.config.enable_autograd_cache,
+    )
+
+
+def _set_switches(found: tuple[Any, ...]) -> None:
+    torch.use_deterministic_algorithms(found[0], warn_only=found[1])
+    torch.utils.deterministic.fill_uninitialized_memory = found[2]
+    torch.backends.cudnn.benchmark = found[3]
+    torch._functorch.config.enable_autograd_cache = found[4]
+
+
+def _enter_process() -> None:
+    """Sets the switches of the process when the first thread enters the mode.
+
+    Compiled programs are compiled again, because they depend on these. PyTorch's cache of compiled
+    programs does not know our operators, so it is not in use.
+    """
+    import torch._functorch.config
+
+    with _lock:
+        _registered()
+        if not _before:
+            _before.append(_switches())
+            warns = not _before[0][0] or _before[0][1]
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+            _set_switches((True, warns, False, False, False))
+        _before.append(None)
+
+
+def _leave_process() -> None:
+    with _lock:
+        _before.pop()
+        if len(_before) == 1:
+            _set_switches(_before.pop())
+
+
+# --- the mode ----------------------------------------------------------------------------------
+
+
+class reproducible(contextlib.ContextDecorator):  # noqa: N801: it is called as a function
+    """PyTorch programs inside add floats by index with the same bits in every run.
+
+    ``with gpureduce.torch.reproducible(): ...``, or as a decorator. Sums of index_add, index_put
+    with ``accumulate=True``, scatter_add, scatter_reduce, bincount, and the gradients of indexing,
+    gather, embedding and embedding_bag are real-number sums, rounded once. For all other operators
+    PyTorch's own deterministic algorithms are switched on. Where PyTorch has none, it warns.
+
+    Parameters
+    ----------
+    device
+        ``"cpu"``, ``"cuda"``, ``"cuda:1"`` or several of them: only tensors there. All by default.
+    report
+        Whether to list the operators that ran: ``with reproducible(report=True) as report: ...``,
+        then ``print(report)``. It takes time.
+
+    Notes
+    -----
+    The mode is of the calling thread, and of the threads that run its backward passes. PyTorch's
+    switches are of the process: ``torch.use_deterministic_algorithms(True, warn_only=True)``,
+    ``torch.backends.cudnn.benchmark = False``. They are put back when the last thread leaves.
+    """
+
+    def __init__(self, device: str | tuple[str, ...] | None = None, *, report: bool = False):
+        names = () if device is None else (device,) if isinstance(device, str) else tuple(device)
+        for name in names:
+            try:
+                torch.device(name)
+            except (RuntimeError, TypeError):
+                raise ValueError(
+                    f"device must be a device of PyTorch, such as 'cuda', not {shown(name)}"
+                ) from None
+        self._devices, self._reports = names, report
+
+    def _recreate_cm(self) -> reproducible:  # for each call of a decorated function
+        return reproducible(self._devices, report=self._reports)
+
+    def __enter__(self) -> Report | None:
+        report = Report() if self._reports else None
+        _enter_process()
+        _entered().append((_state(), report))
+        torch._C._stash_obj_in_tls(_STATE, _State(self._devices, report))
+        _include(_registered()[0], True)
+        return None if report is None else report.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        before, report = _entered().pop()
+        if report is not None:
+            report.__exit__(*error)
+        torch._C._stash_obj_in_tls(_STATE, before)
+        _include(_registered()[0], before is not None)
+        _leave_process()
+
+
+_thread = threading.local()
+
+
+def _entered() -> list[tuple[_State | None, Report | None]]:
+    """What this thread was in before it entered each mode that it is in, and that mode's report."""
+    if not hasattr(_thread, "entered"):
+        _thread.entered = []
+    found: list[tuple[_State | None, Report | None]] = _thread.entered
+    return found
+
+
+def enable(device: str | tuple[str, ...] | None = None) -> None:
+    """Enter `reproducible` in this thread, until `disable`."""
+    reproducible(device).__enter__()
+
+
+def disable() -> None:
+    """Leave the mode that this thread has entered last."""
+    if not _entered():
+        raise RuntimeError("this thread is in no mode of gpureduce.torch that disable() could end")
+    reproducible().__exit__()

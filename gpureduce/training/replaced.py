@@ -1,0 +1,182 @@
+"""PyTorch's operators that add floats by index, made of `rows.add`.
+
+Each function takes an operator's arguments and `add`, which returns a table with rows added to it:
+the same table, or in compiled programs a new one. It returns NotImplemented where PyTorch's own
+operator is to run: for integers, for assignments, for maxima.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+Add = Callable[..., torch.Tensor]  # of a table, ids, rows and whether ids may be wrong
+
+
+def _adds_floats(x: torch.Tensor) -> bool:
+    return x.is_floating_point() or x.is_complex()
+
+
+def _on_entries(
+    x: torch.Tensor, front: Sequence[int], ids: torch.Tensor, rows: torch.Tensor, add: Add
+) -> torch.Tensor:
+    """Adds rows to the entries of the dimensions `front`, which `ids` number together."""
+    order = [*front, *(k for k in range(x.dim()) if k not in front)]
+    moved = x.permute(order)
+    rest = moved.shape[len(front) :]
+    table = moved.reshape(math.prod(moved.shape[: len(front)]), *([-1] if rest else []))
+    rows = rows.reshape(ids.numel(), *([-1] if rest else []))
+    found = add(table, ids.reshape(-1), rows).reshape(moved.shape)
+    return found.permute([order.index(k) for k in range(x.dim())])
+
+
+def index_add(
+    add: Add, x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, alpha: Any = 1
+) -> Any:
+    """As torch.index_add; `alpha` times an element is rounded, as there."""
+    if not _adds_floats(x) or x.dim() == 0 or source.dim() != x.dim() or x.dtype != source.dtype:
+        return NotImplemented
+    rows = source if alpha == 1 else source * alpha
+    dim %= x.dim()
+    return _on_entries(x, [dim], index, rows.movedim(dim, 0), add)
+
+
+def index_put(
+    add: Add, x: torch.Tensor, indices: Sequence[torch.Tensor | None], values: torch.Tensor,
+    accumulate: bool = False, unsafe: bool = False,
+) -> Any:  # fmt: skip
+    """As torch.index_put with ``accumulate=True``: also the gradient of ``x[indices]``."""
+    if not accumulate or not _adds_floats(x) or x.dtype != values.dtype:
+        return NotImplemented
+    of_dim: dict[int, torch.Tensor] = {}
+    at = 0
+    for index in indices:
+        if index is None:
+            at += 1
+        elif index.dtype in (torch.bool, torch.uint8):  # a mask of some dimensions
+            for places in index.nonzero(as_tuple=True):
+                of_dim[at] = places
+                at += 1
+        else:
+            of_dim[at] = index
+            at += 1
+    front = list(of_dim)
+    places = torch.broadcast_tensors(*(one.long() for one in of_dim.values()))
+    ids = torch.zeros_like(places[0])
+    for dim, place in zip(front, places, strict=True):
+        size = x.shape[dim]
+        ids = ids * size + torch.where(place < 0, place + size, place)
+    rest = [n for k, n in enumerate(x.shape) if k not in front]
+    first = front[0] if front == list(range(front[0], front[-1] + 1)) else 0
+    shape = [*rest[:first], *ids.shape, *rest[first:]]
+    of_ids = range(first, first + ids.dim())
+    rows = values.expand(shape).movedim(list(of_ids), list(range(ids.dim())))
+    return _on_entries(x, front, ids, rows, add)
+
+
+def scatter_add(
+    add: Add, x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor
+) -> Any:
+    """As torch.scatter_add: also the gradient of torch.gather."""
+    if not _adds_floats(x) or x.dim() == 0 or index.dim() != x.dim() or x.dtype != source.dtype:
+        return NotImplemented
+    dim %= x.dim()
+    source = source[tuple(slice(n) for n in index.shape)]
+    others = [k for k in range(x.dim()) if k != dim]
+    is_of_rows = all(
+        index.shape[k] == x.shape[k] and (index.stride(k) == 0 or index.shape[k] == 1)
+        for k in others
+    )
+    if is_of_rows and index.numel():  # as by index.expand_as(source)
+        ids = index[tuple(slice(None) if k == dim else 0 for k in range(x.dim()))]
+        return _on_entries(x, [dim], ids, source.movedim(dim, 0), add)
+    ids = torch.zeros_like(index)
+    for k in range(x.dim()):
+        shape = [-1 if one == k else 1 for one in range(x.dim())]
+        place = index if k == dim else torch.arange(index.shape[k], device=x.device).view(shape)
+        ids = ids * x.shape[k] + place
+    return _on_entries(x, range(x.dim()), ids, source, add)
+
+
+def scatter_reduce(
+    add: Add, x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, reduce: str,
+    include_self: bool = True,
+) -> Any:  # fmt: skip
+    """As torch.scatter_reduce with "sum" or "mean". A mean is made of a sum in float64."""
+    if reduce not in ("sum", "mean") or not x.is_floating_point():
+        return NotImplemented
+    first = x if include_self else x.scatter(dim, index, 0)
+    if reduce == "sum":
+        return scatter_add(add, first, dim, index, source)
+    total = scatter_add(add, first.double(), dim, index, source.double())
+    ones = torch.ones_like(index)
+    count = torch.ones_like(x, dtype=torch.long) if include_self else torch.zeros_like(
+        x, dtype=torch.long
+    )  # fmt: skip
+    count = count.scatter_add(dim, index, ones)  # of integers, in any order
+    return torch.where(count > 0, total / count.clamp(min=1), first.double()).to(x.dtype)
+
+
+def _gradient_of_table(
+    add: Add, rows: torch.Tensor, ids: torch.Tensor, size: int, padding: int
+) -> torch.Tensor:
+    """The rows' sums by id. The row numbered `padding` gets none."""
+    ids, leaves_out = ids.reshape(-1), padding >= 0
+    if leaves_out:
+        ids = torch.where(ids == padding, size, ids)  # one row more, which is then dropped
+    return add(rows.new_zeros(size + leaves_out, rows.shape[1]), ids, rows, False)[:size]
+
+
+def embedding_dense_backward(
+    add: Add, gradient: torch.Tensor, indices: torch.Tensor, size: int, padding: int, scales: bool
+) -> Any:
+    """The gradient of an embedding's table. PyTorch's own scales by frequencies."""
+    if scales or gradient.shape[-1] == 0:
+        return NotImplemented
+    rows = gradient.reshape(-1, gradient.shape[-1])
+    return _gradient_of_table(add, rows, indices, size, padding)
+
+
+def embedding_bag_backward(
+    add: Add, gradient: torch.Tensor, indices: torch.Tensor, bag_of: torch.Tensor,
+    bag_size: torch.Tensor, maximum: torch.Tensor, size: int, scales: bool, mode: int,
+    weights: torch.Tensor | None, padding: int = -1,
+) -> Any:  # fmt: skip
+    """The gradient of an embedding bag's table, for sums and means."""
+    if scales or mode not in (0, 1) or gradient.shape[-1] == 0:
+        return NotImplemented
+    rows = gradient.index_select(0, bag_of)
+    if mode == 1:
+        rows = rows / bag_size.index_select(0, bag_of).unsqueeze(1).to(rows.dtype)
+    if weights is not None:
+        rows = rows * weights.unsqueeze(1)
+    return _gradient_of_table(add, rows, indices, size, padding)
+
+
+def bincount(
+    add: Add, x: torch.Tensor, weights: torch.Tensor | None = None, minlength: int = 0
+) -> Any:
+    """As torch.bincount with weights."""
+    if weights is None or not x.numel() or weights.shape != x.shape or x.min() < 0:
+        return NotImplemented
+    weights = weights if weights.dtype == torch.float32 else weights.double()
+    return add(weights.new_zeros(max(int(x.max()) + 1, minlength)), x, weights)
+
+
+_aten = torch.ops.aten
+# In place: the functional operator, and the one that changes its first argument.
+PAIRS = {
+    _aten.index_add.default: (_aten.index_add_.default, index_add),
+    _aten.index_put.default: (_aten.index_put_.default, index_put),
+    _aten._index_put_impl.default: (_aten._index_put_impl_.default, index_put),
+    _aten.scatter_add.default: (_aten.scatter_add_.default, scatter_add),
+    _aten.scatter_reduce.two: (_aten.scatter_reduce_.two, scatter_reduce),
+}
+NEW = {
+    _aten.embedding_dense_backward.default: embedding_dense_backward,
+    _aten._embedding_bag_dense_backward.default: embedding_bag_backward,
+    _aten.bincount.default: bincount,
+}
