@@ -15,12 +15,10 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-import numpy as np
 import torch
 
 from gpureduce import exact as _exact
 from gpureduce.core.checks import finite, shown
-from gpureduce.core.dtypes import named
 from gpureduce.core.segments import segment_sum as _segment_sum
 from gpureduce.core.summation import sum as _sum
 from gpureduce.training.mode import disable, enable, reproducible
@@ -81,7 +79,6 @@ def _run(op: Any, *args: Any) -> Any:
     if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
         return _DIRECT[op._qualname].apply(*args)
     return op._init_fn(*args)
-
 
 
 def sum(

@@ -13,13 +13,16 @@ Inductor applies before it makes kernels.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
+import torch._functorch.config
 from torch._C import _dispatch_tls_set_dispatch_key_included as _include
 
 from gpureduce.core.checks import shown
@@ -37,11 +40,18 @@ class _State(NamedTuple):
 
 
 def _state() -> _State | None:
-    """This thread's state; None outside of the mode."""
+    """The state of the calling thread; None outside of the mode."""
     found: _State | None = None
     if torch._C._is_key_in_tls(_STATE):
         found = torch._C._get_obj_in_tls(_STATE)
     return found
+
+
+def _set_state(state: _State | None) -> None:
+    count = sys.getrefcount(state)
+    torch._C._stash_obj_in_tls(_STATE, state)
+    if sys.getrefcount(state) == count:  # PyTorch 2.11 does not count the reference that it keeps
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(state))
 
 
 def _applies(state: _State | None, x: torch.Tensor) -> bool:
@@ -136,19 +146,21 @@ def _decompose(key: Any) -> None:
 
     every = replaced.NEW | {one: function for one, (_, function) in replaced.PAIRS.items()}
     for operator, function in every.items():
+        decompositions[operator] = _decomposition(function, decompositions.get(operator))
 
-        def decomposed(
-            *args: Any, _function: Any = function, _own: Any = decompositions.get(operator),
-            **how: Any,
-        ) -> Any:  # fmt: skip
-            found = NotImplemented
-            if _applies(_state(), args[0]):
-                found = _function(_add_when_compiled, *args, **how)
-            if found is NotImplemented and _own is not None:
-                found = _own(*args, **how)
-            return found
 
-        decompositions[operator] = decomposed
+def _decomposition(
+    function: Callable[..., Any], own: Callable[..., Any] | None
+) -> Callable[..., Any]:
+    def run(*args: Any, **how: Any) -> Any:
+        found = NotImplemented
+        if _applies(_state(), args[0]):
+            found = function(_add_when_compiled, *args, **how)
+        if found is NotImplemented and own is not None:
+            found = own(*args, **how)
+        return found
+
+    return run
 
 
 # --- PyTorch's own switches --------------------------------------------------------------------
@@ -179,8 +191,6 @@ def _enter_process() -> None:
     Compiled programs are compiled again, because they depend on these. PyTorch's cache of compiled
     programs does not know our operators, so it is not in use.
     """
-    import torch._functorch.config
-
     with _lock:
         _registered()
         if not _before:
@@ -201,7 +211,7 @@ def _leave_process() -> None:
 # --- the mode ----------------------------------------------------------------------------------
 
 
-class reproducible(contextlib.ContextDecorator):  # noqa: N801: it is called as a function
+class reproducible(contextlib.ContextDecorator):
     """PyTorch programs inside add floats by index with the same bits in every run.
 
     ``with gpureduce.torch.reproducible(): ...``, or as a decorator. Sums of index_add, index_put
@@ -242,7 +252,7 @@ class reproducible(contextlib.ContextDecorator):  # noqa: N801: it is called as 
         report = Report() if self._reports else None
         _enter_process()
         _entered().append((_state(), report))
-        torch._C._stash_obj_in_tls(_STATE, _State(self._devices, report))
+        _set_state(_State(self._devices, report))
         _include(_registered()[0], True)
         return None if report is None else report.__enter__()
 
@@ -250,7 +260,7 @@ class reproducible(contextlib.ContextDecorator):  # noqa: N801: it is called as 
         before, report = _entered().pop()
         if report is not None:
             report.__exit__(*error)
-        torch._C._stash_obj_in_tls(_STATE, before)
+        _set_state(before)
         _include(_registered()[0], before is not None)
         _leave_process()
 

@@ -168,14 +168,14 @@ def bincount(
 
 _aten = torch.ops.aten
 # In place: the functional operator, and the one that changes its first argument.
-PAIRS = {
+PAIRS: dict[Any, tuple[Any, Callable[..., Any]]] = {
     _aten.index_add.default: (_aten.index_add_.default, index_add),
     _aten.index_put.default: (_aten.index_put_.default, index_put),
     _aten._index_put_impl.default: (_aten._index_put_impl_.default, index_put),
     _aten.scatter_add.default: (_aten.scatter_add_.default, scatter_add),
     _aten.scatter_reduce.two: (_aten.scatter_reduce_.two, scatter_reduce),
 }
-NEW = {
+NEW: dict[Any, Callable[..., Any]] = {
     _aten.embedding_dense_backward.default: embedding_dense_backward,
     _aten._embedding_bag_dense_backward.default: embedding_bag_backward,
     _aten.bincount.default: bincount,

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 _WARNING = "does not have a deterministic implementation"
 
 
-class Report(TorchDispatchMode):
+class Report(TorchDispatchMode):  # type: ignore[misc]
     """Counts of the operators that ran, by name.
 
     Attributes

@@ -30,11 +30,8 @@ def from_host(sums: Any, result: torch.dtype) -> torch.Tensor:
 def add(to: torch.Tensor, ids: torch.Tensor, rows: torch.Tensor, checks: bool = True) -> None:
     """Adds row i of `rows` to row ``ids[i]`` of `to`. Rows of `to` without an id are not touched.
 
-    Parameters
-    ----------
-    checks
-        Whether ids may be wrong. A wrong id raises an IndexError. On a GPU, where nothing waits for
-        the sums, it fails an assertion there, as it does in PyTorch's own kernels.
+    With `checks`, a wrong id raises an IndexError. On a GPU, where nothing waits for the sums, it
+    fails an assertion there, as it does in PyTorch's own kernels.
     """
     if not rows.numel():
         return

@@ -1,0 +1,115 @@
+"""Small models of PyTorch as people train them: what each adds by index is in another place."""
+
+from __future__ import annotations
+
+import hashlib
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+class GraphNetwork(nn.Module):
+    """Two layers that add the messages of edges to their targets."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(width, width) for _ in range(2))
+
+    def forward(self, x, sources, targets):
+        for layer in self.layers:
+            messages = layer(x).index_select(0, sources)
+            x = x + torch.zeros_like(x).index_add_(0, targets, messages).relu()
+        return x
+
+
+class Recommender(nn.Module):
+    """Embedding bags of two tables, and a product."""
+
+    def __init__(self, rows, width):
+        super().__init__()
+        self.users = nn.EmbeddingBag(rows, width, mode="mean")
+        self.items = nn.EmbeddingBag(rows, width, mode="sum")
+
+    def forward(self, users, items):
+        return (self.users(users) * self.items(items)).sum(-1)
+
+
+class Transformer(nn.Module):
+    """An embedding, one layer of attention, and logits of the next token."""
+
+    def __init__(self, vocabulary, width):
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, width)
+        self.layer = nn.TransformerEncoderLayer(width, 4, 4 * width, 0.0, batch_first=True)
+        self.head = nn.Linear(width, vocabulary)
+
+    def forward(self, tokens):
+        return self.head(self.layer(self.embedding(tokens)))
+
+
+class Experts(nn.Module):
+    """Tokens go to two experts each; what these make of them is added by token."""
+
+    def __init__(self, count, width):
+        super().__init__()
+        self.gate = nn.Linear(width, count)
+        self.experts = nn.Parameter(torch.randn(count, width, width) / width**0.5)
+
+    def forward(self, x):
+        share, chosen = self.gate(x).softmax(-1).topk(2)
+        order = chosen.flatten().argsort(stable=True)
+        tokens = order // 2
+        each = x[tokens].reshape(len(self.experts), -1, x.shape[-1])  # equal shares of rows
+        made = torch.bmm(each, self.experts).reshape(-1, x.shape[-1])
+        made = made * share.flatten()[order].unsqueeze(1)
+        return x.scatter_add(0, tokens.unsqueeze(1).expand_as(made), made)
+
+
+def model_and_loss(name, device, size=1):
+    """A model, and the function of its loss on the same data at each step."""
+    torch.manual_seed(0)
+    if name == "graph":
+        nodes, edges, width = 400 * size, 4000 * size, 32
+        model = GraphNetwork(width)
+        x, ends = torch.randn(nodes, width), torch.randint(0, nodes, (2, edges))
+        ends[1] = ends[1] ** 2 // nodes  # some nodes have many edges
+        data = [x.to(device), *ends.to(device)]
+        return model.to(device), lambda: model(*data).square().mean()
+    if name == "recommender":
+        rows = 1000 * size
+        model = Recommender(rows, 16)
+        data = [(torch.rand(256 * size, 8) ** 3 * rows).long().to(device) for _ in range(2)]
+        return model.to(device), lambda: model(*data).sigmoid().mean()
+    if name == "transformer":
+        vocabulary = 500 * size
+        model = Transformer(vocabulary, 32 if size == 1 else 256)
+        tokens = (torch.rand(8, 65) ** 3 * vocabulary).long().to(device)
+        model = model.to(device)
+        return model, lambda: functional.cross_entropy(
+            model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten()
+        )
+    width, tokens = (32, 128) if size == 1 else (256, 128 * size)
+    model = Experts(4, width).to(device)
+    x = torch.randn(tokens, width).to(device)
+    return model, lambda: model(x).square().mean()
+
+
+MODELS = ("graph", "recommender", "transformer", "experts")
+
+
+def train(name, device, steps, size=1, compiled=False):
+    """The losses, and a digest of the weights after the last step."""
+    model, loss_of = model_and_loss(name, device, size)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    loss_of = torch.compile(loss_of) if compiled else loss_of
+    losses = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = loss_of()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        losses.append(loss.detach())
+    weights = torch.cat([p.detach().flatten() for p in model.parameters()]).cpu()
+    return torch.stack(losses).cpu(), hashlib.sha256(weights.numpy().tobytes()).hexdigest()
