@@ -55,12 +55,13 @@ _DIRECT: dict[str, Any] = {}  # by an operator's name: its function as one of au
 
 def _register_gradient(op: Any, backward: Callable[..., Any], setup: Callable[..., Any]) -> None:
     op.register_autograd(backward, setup_context=setup)
-    body = {
-        "forward": staticmethod(op._init_fn),
-        "setup_context": staticmethod(setup),
-        "backward": staticmethod(backward),
-    }
-    _DIRECT[op._qualname] = type("Direct", (torch.autograd.Function,), body)
+
+    class Direct(torch.autograd.Function):
+        forward = staticmethod(op._init_fn)
+        setup_context = staticmethod(setup)
+
+    Direct.backward = staticmethod(backward)
+    _DIRECT[op._qualname] = Direct
 
 
 def _run(op: Any, *args: Any) -> Any:
