@@ -87,8 +87,10 @@ def run_examples() -> int:
         runner.run(page_examples(path))
     finder = doctest.DocTestFinder()
     for found in pkgutil.walk_packages(gpureduce.__path__, "gpureduce."):
-        # gpureduce.torch needs PyTorch, which is not installed here.
-        if not found.name.endswith("__main__") and found.name != "gpureduce.torch":
+        # These need PyTorch, which is not installed here.
+        if not found.name.endswith("__main__") and not found.name.startswith(
+            ("gpureduce.torch", "gpureduce.training")
+        ):
             for test in finder.find(importlib.import_module(found.name)):
                 runner.run(test)
     failed, tried = runner.summarize(verbose=False)

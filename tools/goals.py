@@ -26,7 +26,7 @@ Row = dict[str, Any]
 
 def shortfall(missed: Sequence[str]) -> str:
     """A Markdown list of missed goals; "" if there are none."""
-    lines = ["Short of what it aims at:", "", *(f"- {text}" for text in missed)]
+    lines = ["Missed goals:", "", *(f"- {text}" for text in missed)]
     return "\n".join(lines) if missed else ""
 
 
@@ -68,8 +68,8 @@ _MEAN, _PEAK_PERCENT, _MISALIGNED = 1.15, 97.0, 1.03
 _BY = {
     "kernel": "",
     "apart": ", one sum at a time",
-    "call": " of a call",
-    "host": " of a host array",
+    "call": ", call",
+    "host": ", host array",
 }
 
 
@@ -88,13 +88,13 @@ def _limits(rows: Sequence[Row]) -> dict[tuple[str, int], str]:
         if len(of) < len(LIMITS):
             continue
         limits = {
-            "the sum of a pinned array": of[OF_PINNED],
-            "writing it there": of[WRITTEN],
-            "a copy of what has just been written": of[WRITTEN_COPY] - of[WRITTEN],
-            "writing and then adding up": of[WRITTEN] + of[OF_PINNED],
+            "summing a pinned array": of[OF_PINNED],
+            "writing to pinned memory": of[WRITTEN],
+            "copying just written memory": of[WRITTEN_COPY] - of[WRITTEN],
+            "writing and summing in turn": of[WRITTEN] + of[OF_PINNED],
         }
         shown = (f"{what} {of[PINNED_COPY] / t:.3f}" for what, t in limits.items() if t > 0)
-        told[point] = f" ({', '.join(shown)})"
+        told[point] = f" (speed relative to the pinned copy: {', '.join(shown)})"
     return told
 
 
@@ -103,7 +103,7 @@ def _short_of(goal: Goal, rows: Sequence[Row]) -> list[str]:
     beside = _limits(rows) if PINNED_COPY in goal.theirs else {}
     return [
         f"{r['dtype']}, {size_text(r['nbytes'])}{_BY[goal.measure]}: `{goal.ours}` is "
-        f"{r['ratio']:.3f} times as quick as {r['best']}, not {goal.least:.3g}"
+        f"{r['ratio']:.3f} times as fast as {r['best']}; goal: {goal.least:.3g}"
         f"{beside.get((r['dtype'], r['n']), '')}"
         for r in found
         if r["ratio"] < goal.least
@@ -111,7 +111,7 @@ def _short_of(goal: Goal, rows: Sequence[Row]) -> list[str]:
 
 
 def _of_ceiling(percent: float | None) -> str:
-    return "" if percent is None else f" ({percent:.1f}% of what this card can be read at)"
+    return "" if percent is None else f" ({percent:.1f}% of this GPU's read bandwidth)"
 
 
 def of_scoreboard(record: Row) -> list[str]:
@@ -122,17 +122,19 @@ def of_scoreboard(record: Row) -> list[str]:
     told = [text for goal in _ON_CARD for text in _short_of(goal, rows)]
     kernels = ratios(rows, "kernel", "fast", ["cub"])
     if kernels and mean(kernels) < _MEAN:
-        told.append(f"geometric mean of CUB's time by ours: {mean(kernels):.3f}, not {_MEAN}")
+        told.append(
+            f"geometric mean of CUB's time divided by ours: {mean(kernels):.3f}; goal: {_MEAN}"
+        )
     told += [
-        f"float32, 8 GiB: {r['percent_of_peak']:.1f}% of peak, not {_PEAK_PERCENT:g}%"
+        f"float32, 8 GiB: {r['percent_of_peak']:.1f}% of peak; goal: {_PEAK_PERCENT:g}%"
         + _of_ceiling(r.get("percent_of_ceiling"))
         for r in kernels
         if r["dtype"] == "float32" and r["nbytes"] == 8 * GIB
         and r["percent_of_peak"] is not None and r["percent_of_peak"] < _PEAK_PERCENT
     ]  # fmt: skip
     told += [
-        f"{r['dtype']}, {size_text(r['nbytes'])}, one element off: {r['ratio']:.4f} times as long, "
-        f"not {_MISALIGNED}"
+        f"{r['dtype']}, {size_text(r['nbytes'])}, start shifted by one element: "
+        f"{r['ratio']:.4f} times as long; goal: {_MISALIGNED}"
         for r in misaligned(rows)
         if r["ratio"] > _MISALIGNED
     ]
@@ -151,12 +153,17 @@ def _is(dtype: str, *data: str, mib: int = 16) -> Callable[[Row], bool]:
 # The name of a goal, the least ratio of speeds, the other strategy (or "bus", the peak bandwidth),
 # and its rows.
 _OF_EXACT: list[tuple[str, float, str, Callable[[Row], bool]]] = [
-    ("float32, of CUB's sum", 0.97, "cub", _is("float32")),
-    ("float64, of CUB's sum", 0.97, "cub", _is("float64", "uniform", "normal", "lognormal")),
-    ("float64 of random bits, of the bus", 0.5, "bus", _is("float64", "bits")),
-    ("float16 from 1 GiB, of the bus", 0.85, "bus", _is("float16", mib=1024)),
-    ("bfloat16 from 1 GiB, of the bus", 0.75, "bus", _is("bfloat16", mib=1024)),
-    ("any, of CUB's reproducible sum", 1.0, "cub_reproducible", lambda row: True),
+    ("float32, speed relative to CUB's sum", 0.97, "cub", _is("float32")),
+    (
+        "float64, speed relative to CUB's sum",
+        0.97,
+        "cub",
+        _is("float64", "uniform", "normal", "lognormal"),
+    ),
+    ("float64 of random bits, share of peak bandwidth", 0.5, "bus", _is("float64", "bits")),
+    ("float16 from 1 GiB, share of peak bandwidth", 0.85, "bus", _is("float16", mib=1024)),
+    ("bfloat16 from 1 GiB, share of peak bandwidth", 0.75, "bus", _is("bfloat16", mib=1024)),
+    ("speed relative to CUB's reproducible sum", 1.0, "cub_reproducible", lambda row: True),
 ]
 _BETWEEN_DATA, _US_ABOVE_FAST = 0.98, 3
 # On one thread: the most nanoseconds per element, and the least speedup over math.fsum.
@@ -203,7 +210,7 @@ def _short_at(at: _At, other: str, ratio: float, kernels: Sequence[_At]) -> str:
     kindest = max(same, key=lambda one: one.of("bus") or 0)
     if kindest is not at:
         reached[f"exact of {kindest.row['data']} numbers"] = kindest.of("bus") or 0
-    return f"{told}; there {', '.join(f'{name} is at {r:.3f}' for name, r in reached.items())}"
+    return f"{told}; for comparison, {', '.join(f'{name}: {r:.3f}' for name, r in reached.items())}"
 
 
 def judged(record: Row) -> tuple[list[str], list[str]]:
@@ -217,20 +224,20 @@ def judged(record: Row) -> tuple[list[str], list[str]]:
         short = [_short_at(at, other, r, kernels) for at, r in found if r < least]
         if short:
             worst = min(r for _, r in found)
-            missed.append(f"{what}: {worst:.3g}, not {least} ({'; '.join(short)})")
+            missed.append(f"{what}: {worst:.3g}; goal: {least} ({'; '.join(short)})")
         unknown += [what] * (not found)
     floats = [at for at in kernels if at.row["dtype"] == "float32"]
     for size in sorted({at.row["nbytes"] for at in floats}):
         us = [at.us["exact"] for at in floats if at.row["nbytes"] == size]
         if min(us) < _BETWEEN_DATA * max(us):
-            what = f"float32 of {size // MIB} MiB, quickest data of slowest"
-            missed.append(f"{what}: {min(us) / max(us):.3g}, not {_BETWEEN_DATA}")
-    for where, points in (("small", small), ("calls", _points(record["rows"], "call"))):
+            what = f"float32 of {size // MIB} MiB, time with the fastest data over the slowest"
+            missed.append(f"{what}: {min(us) / max(us):.3g}; goal: {_BETWEEN_DATA}")
+    for where, points in (("small arrays", small), ("calls", _points(record["rows"], "call"))):
         above = max((at.us["exact"] - at.us["fast"] for at in points), default=None)
         if above is None:
-            unknown.append(f"{where}: us above fast")
+            unknown.append(f"{where}: microseconds above fast")
         elif above > _US_ABOVE_FAST:
-            missed.append(f"{where}: us above fast: {above:.3g}, not {_US_ABOVE_FAST}")
+            missed.append(f"{where}: microseconds above fast: {above:.3g}; goal: {_US_ABOVE_FAST}")
     return missed, unknown
 
 
@@ -248,11 +255,11 @@ def on_thread(record: Row) -> list[str]:
         what = f"{row['dtype']} {row['data']}, n = {row['n']:,}"
         most, ns = _MOST_NS.get(row["dtype"], math.inf), 1e3 * row["median_us"] / row["n"]
         if ns > most:
-            missed.append(f"{what}: {ns:.2f} ns, not {most}")
+            missed.append(f"{what}: {ns:.2f} ns; goal: {most}")
         for other, found in others.items():
             ratio = found.get((row["dtype"], row["data"], row["n"]), math.inf)
             if ratio < _LEAST_OF_FSUM:
-                missed.append(f"{what}: {ratio:.1f} times {other}, not {_LEAST_OF_FSUM}")
+                missed.append(f"{what}: {ratio:.1f} times {other}; goal: {_LEAST_OF_FSUM}")
     return missed
 
 
@@ -289,13 +296,17 @@ def of_segments(record: Row) -> list[str]:
         checks: list[tuple[float, str]] = []
         if case["ids"] == "unsorted" and add and certain:
             over, under = us["exact"] / add, certain / us["exact"]
-            checks.append((over / wanted[0], f"{over:.3g} of index_add, not {wanted[0]}"))
-            said = f"the deterministic index_add takes {under:.3g} times as long, not {wanted[1]}"
+            checks.append(
+                (over / wanted[0], f"{over:.3g} times the time of index_add; goal: {wanted[0]}")
+            )
+            said = f"the deterministic index_add takes {under:.3g} times as long; goal: {wanted[1]}"
             checks.append((wanted[1] / under, said))
         most = {"offsets": wanted[2], "sorted": wanted[3]}.get(case["ids"])
         if most and best:
             ratio = us["exact"] / us[best]
-            checks.append((ratio / most, f"{ratio:.3g} of the best other call, not {most}"))
+            checks.append(
+                (ratio / most, f"{ratio:.3g} times the time of the best other call; goal: {most}")
+            )
         name = f"{case['segments']:,} segments, {case['ids']}"
         found += [(by_how_much, f"{name}: {said}") for by_how_much, said in checks]
     found = [one for one in found if one[0] > 1]
@@ -346,8 +357,8 @@ def of_scan(record: Row) -> list[str]:
             window = f", window {row['window']}" if row.get("window") else ""
             said = (
                 f"{row['measure']}, {row['dtype']}, {row['rows']} x {row['columns']}, "
-                f"axis {row['axis']}{window}: `{goal.ours}` is {ratio:.3g} times as quick as "
-                f"{goal.theirs[0]}, not {goal.least:.3g}"
+                f"axis {row['axis']}{window}: `{goal.ours}` is {ratio:.3g} times as fast as "
+                f"{goal.theirs[0]}; goal: {goal.least:.3g}"
             )
             found += [(ratio / goal.least, said)] * (ratio < goal.least)
     return [said for _, said in sorted(found)]

@@ -124,7 +124,7 @@ def _exact(record: dict[str, Any]) -> str:
     if record["device"] == "cuda":
         missed, unknown = goals.judged(record)
     else:  # only the ratios to math.fsum: times vary with the machine
-        missed = [text for text in goals.on_thread(record) if " ns, not " in text]
+        missed = [text for text in goals.on_thread(record) if " ns; goal: " in text]
     parts = [exact.markdown(record), goals.shortfall(missed)]
     parts += [f"Not measured: {'; '.join(unknown)}."] * bool(unknown)
     return "\n\n".join(filter(None, parts))
@@ -184,14 +184,14 @@ def _headline(made: dict[str, Any]) -> str:
     for name, found in lines.items():
         at = [[row for row in found if row["nbytes"] == nbytes] for nbytes in sizes]
         cells = [f"{mean(some):.2f}" if some else "" for some in at]
-        body.append([f"CUB's time / that of `{name}`", *cells])
+        body.append([f"CUB's time / time of `{name}`", *cells])
     dtypes = list(dict.fromkeys(row["dtype"] for row in every))
     told = [f"`{name}`: {scoreboard.mean_and_least(found)}" for name, found in lines.items()]
     return "\n\n".join([
-        f"{made['card']}, one sum at a time (cold cache; something else runs between two sums), "
+        f"{made['card']}, one sum at a time (cold L2 cache, other work before and after it), "
         f"{'geometric means over ' * (len(dtypes) > 1)}{', '.join(dtypes)}:",
         markdown_table(["", *map(size_text, sizes)], body),
-        f"Over all: {'; '.join(told)}.",
+        f"Over all sizes and dtypes: {'; '.join(told)}.",
     ])  # fmt: skip
 
 

@@ -45,39 +45,40 @@ def large(percent, **more):
     ("rows", "device", "missed"),
     [
         (ROWS, "cuda", [
-            "float32, 16 KiB: `fast` is 0.750 times as quick as cub, not 1.3",
-            "float32, 4 KiB of a call: `fast` is 1.500 times as quick as torch, not 1.54",
-            "float32, 4 KiB of a host array: `auto` is 0.800 times as quick as torch, not 0.95",
-            "geometric mean of CUB's time by ours: 1.061, not 1.15",
-            "float32, 4 KiB, one element off: 1.2500 times as long, not 1.03",
+            "float32, 16 KiB: `fast` is 0.750 times as fast as cub; goal: 1.3",
+            "float32, 4 KiB, call: `fast` is 1.500 times as fast as torch; goal: 1.54",
+            "float32, 4 KiB, host array: `auto` is 0.800 times as fast as torch; goal: 0.95",
+            "geometric mean of CUB's time divided by ours: 1.061; goal: 1.15",
+            "float32, 4 KiB, start shifted by one element: 1.2500 times as long; goal: 1.03",
         ]),
         ([row("fast", 4.0, "apart"), row("cub", 3.0, "apart")], "cuda", [
-            "float32, 4 KiB, one sum at a time: `fast` is 0.750 times as quick as cub, not 1"
+            "float32, 4 KiB, one sum at a time: `fast` is 0.750 times as fast as cub; goal: 1"
         ]),
         (large(97.0, percent_of_ceiling=99.5), "cuda", []),
         (large(None), "cuda", []),  # a card without a known bandwidth
         (large(96.9, percent_of_ceiling=99.5), "cuda", [
-            "float32, 8 GiB: 96.9% of peak, not 97% (99.5% of what this card can be read at)"
+            "float32, 8 GiB: 96.9% of peak; goal: 97% (99.5% of this GPU's read bandwidth)"
         ]),
         ([row("fast", 1.0), row("cub", 1.1)], "cuda", [
-            "geometric mean of CUB's time by ours: 1.100, not 1.15"
+            "geometric mean of CUB's time divided by ours: 1.100; goal: 1.15"
         ]),
         ([row("fast", 1.0), row("cub", 1.2)], "cuda", []),
         ([row("cpu", 1.0, "host", n=2**24), row("numpy", 1.7, "host", n=2**24)], "cuda", []),
         ([row("cpu", 1.0, "host", n=2**24), row("numpy", 1.7, "host", n=2**24)], "emulator", [
-            "float32, 64 MiB of a host array: `cpu` is 1.700 times as quick as numpy, not 1.8"
+            "float32, 64 MiB, host array: `cpu` is 1.700 times as fast as numpy; goal: 1.8"
         ]),
         ([row("cpu", 1.0, "host"), row("numpy", 1.0, "host")], "emulator", []),
         ([row("fast", 1.0, "call", n=2**17), row("torch", 1.0, "call", n=2**17)], "cuda", []),
         ([row("fast", 1.1, "host"), row("pinned copy", 1.0, "host")], "cuda", []),
         ([row("fast", 2.0, "host"), row("pinned copy", 1.0, "host")], "cuda", [
-            "float32, 4 KiB of a host array: `fast` is 0.500 times as quick as pinned copy, not "
+            "float32, 4 KiB, host array: `fast` is 0.500 times as fast as pinned copy; goal: "
             "0.85"
         ]),
         ([row("fast", 2.0, "host"), row("pinned copy", 1.0, "host"), *LIMITS], "cuda", [
-            "float32, 4 KiB of a host array: `fast` is 0.500 times as quick as pinned copy, not "
-            "0.85 (the sum of a pinned array 0.800, writing it there 2.500, a copy of what has "
-            "just been written 0.625, writing and then adding up 0.606)"
+            "float32, 4 KiB, host array: `fast` is 0.500 times as fast as pinned copy; goal: "
+            "0.85 (speed relative to the pinned copy: summing a pinned array 0.800, "
+            "writing to pinned memory 2.500, copying just written memory 0.625, "
+            "writing and summing in turn 0.606)"
         ]),
     ],
 )  # fmt: skip
@@ -105,19 +106,21 @@ def test_exact_sums_are_judged_by_the_worst_row():
         *of_exact("float32", "normal", 1, 5.5, 2.0),
     ]
     missed, unknown = goals.judged({"rows": rows})
-    others = "cub is at 1.000, fast is at 1.000, exact of uniform numbers is at 0.900"
-    bits = f"bits, 1024 MiB: 0.450; there {others}"
+    others = "cub: 1.000, fast: 1.000, exact of uniform numbers: 0.900"
+    bits = f"bits, 1024 MiB: 0.450; for comparison, {others}"
     assert missed == [
-        "float32, of CUB's sum: 0.96, not 0.97 (bits, 16 MiB: 0.960)",
-        f"float64 of random bits, of the bus: 0.45, not 0.5 ({bits})",
-        "small: us above fast: 3.5, not 3",
+        "float32, speed relative to CUB's sum: 0.96; goal: 0.97 (bits, 16 MiB: 0.960)",
+        f"float64 of random bits, share of peak bandwidth: 0.45; goal: 0.5 ({bits})",
+        "small arrays: microseconds above fast: 3.5; goal: 3",
     ]
-    assert unknown == ["float16 from 1 GiB, of the bus", "bfloat16 from 1 GiB, of the bus",
-                       "calls: us above fast"]  # fmt: skip
+    assert unknown == ["float16 from 1 GiB, share of peak bandwidth",
+                       "bfloat16 from 1 GiB, share of peak bandwidth",
+                       "calls: microseconds above fast"]  # fmt: skip
     assert goals.of_exact({"rows": rows}) == missed
     slow = of_exact("float32", "bits", 16, 10.3, 10.5)
     (missed,) = goals.of_exact({"rows": [*rows[:4], *slow]})
-    assert missed == "float32 of 16 MiB, quickest data of slowest: 0.971, not 0.98"
+    wanted = "time with the fastest data over the slowest: 0.971; goal: 0.98"
+    assert missed == f"float32 of 16 MiB, {wanted}"
 
 
 def test_one_thread():
@@ -126,7 +129,8 @@ def test_one_thread():
         return timed_rows(case, {name: 0.064 * time for name, time in ns.items()})
 
     assert goals.of_exact({"rows": rows("float64", exact=1.3, fsum=1.3 * 19.6)}) == [
-        "float64 bits, n = 64: 1.30 ns, not 1.2", "float64 bits, n = 64: 19.6 times fsum, not 20",
+        "float64 bits, n = 64: 1.30 ns; goal: 1.2",
+        "float64 bits, n = 64: 19.6 times fsum; goal: 20",
     ]  # fmt: skip
     good = rows("float64", exact=1.2, fsum=24.1, fsum_of_list=24.1)
     assert goals.of_exact({"rows": [*good, *rows("float16", exact=1.3, fsum=90.0)]}) == []
@@ -154,8 +158,11 @@ def test_sums_by_segment_worst_first():
     assert [text.partition(":")[0] for text in found] == [
         "16,000,000 segments, offsets", "1,000,000 segments, unsorted",
         "1,000,000 segments, unsorted"]  # fmt: skip
-    assert "1 of the best other call, not 0.02 (50.00 times off)" in found[0]
-    assert "takes 1.67 times as long, not 20" in found[1] and "1.5 of index_add" in found[2]
+    assert "1 times the time of the best other call; goal: 0.02 (50.00 times off)" in found[0]
+    assert (
+        "takes 1.67 times as long; goal: 20" in found[1]
+        and "1.5 times the time of index_add" in found[2]
+    )
     for other in ({"dtype": "float16"}, {"n": 1000}):
         assert missed(*of_case(16_000_000, "offsets", far, **other)) == []
 
@@ -175,15 +182,15 @@ ON_CARD = {"fast": 1.0, "exact": 1.2, "copy": 0.9, goals.scans.CUB: 1.1, "torch"
     [
         (of_scan("whole", ON_CARD), []),
         (of_scan("matrices", ON_CARD | {"copy": 0.8, "torch": 0.1}),
-         ["`fast` is 0.1 times as quick as torch, not 1", "quick as copy, not 0.85"]),
-        (of_scan("matrices", ON_CARD | {"exact": 1.9}), ["is 0.526 times as quick as fast"]),
+         ["`fast` is 0.1 times as fast as torch; goal: 1", "fast as copy; goal: 0.85"]),
+        (of_scan("matrices", ON_CARD | {"exact": 1.9}), ["is 0.526 times as fast as fast"]),
         (of_scan("matrices", ON_CARD | {"exact": 1.9}, dtype="float64"), []),
         (of_scan("unproven", {"exact": 20.0, "fast": 1.0}), []),
-        (of_scan("unproven", {"exact": 21.0, "fast": 1.0}), ["as fast, not 0.05"]),
+        (of_scan("unproven", {"exact": 21.0, "fast": 1.0}), ["as fast; goal: 0.05"]),
         (of_scan("matrices", {ONE: 1.2, TWO: 0.7, "NumPy": 1.0}), []),
         (of_scan("whole", {ONE: 1.5, TWO: 1.0, "NumPy": 1.0}, axis=0),
-         [f"as {ONE}, not 1.6", "as NumPy, not 0.7"]),
-        (of_scan("matrices", {ONE: 1.2, TWO: 0.7, "NumPy": 1.0}, axis=0), ["as NumPy, not 1"]),
+         [f"as {ONE}; goal: 1.6", "as NumPy; goal: 0.7"]),
+        (of_scan("matrices", {ONE: 1.2, TWO: 0.7, "NumPy": 1.0}, axis=0), ["as NumPy; goal: 1"]),
         (of_scan("windows", {"exact std": 3.0, "pandas std": 4.0, "bottleneck std": 1.0}, window=9),
          ["windows, float32, 4 x 8, axis 1, window 9: `exact std` is 0.333 times"]),
     ],
