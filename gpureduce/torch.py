@@ -56,7 +56,7 @@ _DIRECT: dict[str, Any] = {}  # by an operator's name: its function as one of au
 def _register_gradient(op: Any, backward: Callable[..., Any], setup: Callable[..., Any]) -> None:
     op.register_autograd(backward, setup_context=setup)
 
-    class Direct(torch.autograd.Function):
+    class Direct(torch.autograd.Function):  # type: ignore[misc]
         forward = staticmethod(op._init_fn)
         setup_context = staticmethod(setup)
 

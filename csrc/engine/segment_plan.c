@@ -182,6 +182,7 @@ gr_status gr_plan_segments(run *r)
                             .sums = request->sums,
                             .by_offsets = request->by_offsets,
                             .in_place = request->in_place,
+                            .stops = request->in_place && !request->check,
                             .load = request->load};
     job->width = gr_word_width(request->rows);
     job->sums.has_initial = gr_has_initial(&request->sums);

@@ -93,6 +93,7 @@ typedef struct {
     gr_segment_state *state;
     int by_offsets;        /* `index` has offsets */
     int in_place;          /* rows are added to what `out` holds; other sums are left alone */
+    int stops;             /* a wrong id stops the kernels */
     int by_row;            /* sums have the numbers of their segments' first rows in order */
     int try_sorted;        /* if the ids are sorted, segment_rows adds up */
     uint64_t *offsets;     /* of sorted ids: written by segment_bounds */

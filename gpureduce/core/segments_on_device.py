@@ -160,7 +160,7 @@ def _sized(module: Any, groups: Segments, index: Any, rows: int) -> Segments:
 def add_rows(to: Any, ids: Any, rows: Any, check: bool = False) -> None:
     """Adds row i to row ``ids[i]`` of `to`, of floats on a GPU. Each of its sums is rounded once.
 
-    Without `check` nothing waits for the sums, and if an id is wrong, nothing is added.
+    Without `check` nothing waits for the sums, and a wrong id stops the kernel: the context ends.
     """
     groups = Segments(ids, None, out=to, check=check, in_place=True)
     add_gpu(Arguments("exact", timing=False), "exact", rows, groups, 0.0)

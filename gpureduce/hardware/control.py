@@ -85,9 +85,9 @@ def summary(rows: Sequence[Alone]) -> str:
     equal = sum(row.model == row.hardware for row in rows)
     conflicts = sum(row.model > 0 for row in rows)
     return (
-        f"control: in {launches} launches of one warp alone, with nothing to arbitrate, "
-        f"{equal} of {len(rows)} counts of bank conflicts ({conflicts} of them not 0) are exactly "
-        "the model's"
+        f"control: with one warp alone there is no arbitration. In {launches} such launches, "
+        f"{equal} of {len(rows)} counts of bank conflicts ({conflicts} of them not 0) equal the "
+        "model's"
     )
 
 

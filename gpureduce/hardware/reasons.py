@@ -60,7 +60,9 @@ def _generic(model: Counts, seen: Counts, code: Machine) -> str:
     """Stores that may access another block's shared memory: they are ST, not STS."""
     missing = model["shared_store_lanes"] - seen["shared_store_lanes"]
     if missing and missing + model["cluster_store_lanes"] == lanes(code, r"ST(\.|$)"):
-        return f"stores to a cluster's memory go by ST, even to the block's own ({missing:,})"
+        return (
+            f"the compiler uses ST, not STS, for stores to a cluster's shared memory ({missing:,})"
+        )
     return ""
 
 
@@ -81,13 +83,13 @@ def _grid_barrier(
     times = model["grid_barriers"]
     comings = case.grid * times
     if counter == "block_barrier_instructions" and extra == 2 * (case.block // 32) * comings:
-        return f"CUDA's barrier of the grid holds two of each block ({extra:,})"
+        return f"CUDA's grid barrier executes two block barriers per block ({extra:,})"
     if counter == "atomics" and extra == comings:
-        return f"CUDA's barrier of the grid: each block adds to a counter in memory ({extra:,})"
+        return f"CUDA's grid barrier: each block adds to a counter in memory ({extra:,})"
     if counter == "shuffles" and extra == comings == issued(code, r"SHFL\.IDX"):
-        return f"CUDA's barrier of the grid: a SHFL.IDX after each block's atomic ({extra:,})"
+        return f"CUDA's grid barrier: a SHFL.IDX after each block's atomic ({extra:,})"
     if counter == "fences" and extra == issued(code, "MEMBAR"):
-        return f"CUDA's barrier of the grid: a MEMBAR before each block's atomic ({extra:,})"
+        return f"CUDA's grid barrier: a MEMBAR before each block's atomic ({extra:,})"
     if counter in ("global_load_requests", "global_load_sectors"):
         return _looks(comings, extra, model, seen, code)
     return ""
@@ -105,8 +107,8 @@ def _looks(comings: int, extra: int, model: Counts, seen: Counts, code: Machine)
     own = own and seen["global_load_lanes"] == model["global_load_lanes"]
     if own and looks == lanes(code, _LOOK) and min(extra, looks) >= comings:
         return (
-            "CUDA's barrier of the grid: a thread of each block looks until all have come "
-            f"({extra:,}); by instruction, all other loads are the model's"
+            "CUDA's grid barrier: a thread of each block polls until all blocks have arrived "
+            f"({extra:,}); all other load instructions equal the model's"
         )
     return ""
 
@@ -118,7 +120,7 @@ def _unrolled(extra: int, model: Counts, seen: Counts, code: Machine) -> str:
                 for what in ("lanes", "sectors"))  # fmt: skip
     apart = issued(copies, "") - model["global_load_requests"]
     if extra > 0 and len(copies) > 1 and alike and extra == apart:
-        return f"the compiler unrolls the loop: lanes with fewer steps left load apart ({extra:,})"
+        return f"the compiler unrolls the loop: lanes with fewer steps use another load ({extra:,})"
     return ""
 
 
@@ -135,7 +137,7 @@ def _conflicts(counter: str, model: Counts, seen: Counts) -> str:
     if not 0 < surplus == seen[counter] - model[counter]:
         return ""
     share = surplus / seen[f"{kind}_pipe"]
-    return f"arbitration: no instruction takes these {surplus:,} wavefronts ({share:.1%} of all)"
+    return f"arbitration: {surplus:,} wavefronts ({share:.1%}) belong to no instruction"
 
 
 def _merged(counter: str, extra: int, code: Machine) -> str:
@@ -143,7 +145,7 @@ def _merged(counter: str, extra: int, code: Machine) -> str:
     count = lanes if counter.endswith("lanes") else issued
     saved = count(code, r"LDS\.64") + 3 * count(code, r"LDS\.128")
     if saved and -extra == saved:
-        return f"the compiler reads two neighbours by one LDS.64 ({issued(code, 'LDS.64'):,})"
+        return f"the compiler merges two loads into one LDS.64 ({issued(code, 'LDS.64'):,})"
     return ""
 
 
@@ -176,10 +178,10 @@ def _together(model: Counts, code: Machine) -> str:
     if surplus not in (0, shuffled):
         return ""
     causes = {
-        "WARPSYNC stand before a barrier of the block or cluster": issued(before, ""),
-        "WARPSYNC gather a warp that has branched, before a shuffle": surplus,
-        "WARPSYNC are the same once more, by a warp in two parts": issued(rest, _OWN) - whole,
-        "WARPSYNC gather warps in two parts": issued(code, r"WARPSYNC\.COLL"),
+        "WARPSYNC precede a barrier of the block or cluster": issued(before, ""),
+        "WARPSYNC reconverge a warp before a shuffle": surplus,
+        "WARPSYNC repeat these for the second part of a diverged warp": issued(rest, _OWN) - whole,
+        "WARPSYNC reconverge diverged warps": issued(code, r"WARPSYNC\.COLL"),
         "NOP follow the fences of bulk copies": fences,
     }
     return "; ".join(f"{count:,} {said}" for said, count in causes.items() if count)
@@ -189,8 +191,8 @@ def _one_atomic(model: Counts, seen: Counts) -> str:
     alone = seen["atomics"] == model["atomic_instructions"] != model["atomics"]
     if alone and seen["warp_reductions"] - model["warp_reductions"] == seen["atomics"]:
         return (
-            f"the compiler adds up each warp by REDUX ({seen['warp_reductions']:,}) and lets one "
-            "lane do the atomic"
+            f"the compiler adds up each warp by REDUX ({seen['warp_reductions']:,}), and one lane "
+            "executes the atomic"
         )
     return ""
 

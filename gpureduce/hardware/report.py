@@ -75,12 +75,12 @@ def arbitration(rows: Iterable[Row]) -> str:
     much = sum(one[0] > MUCH for one in shares)
     kind, size = worst.counter.split("_")[1], size_of(worst.n, worst.rows).replace("=", " = ")
     return (
-        f"{said} In {len(shares)} the shared memory pipe has more wavefronts than its "
-        f"instructions: in {much} by more than {MUCH:.0%} of the pipe's wavefronts, at worst by "
-        f"{share:.1%} (`{worst.strategy}`, {size}, block {worst.block}: "
-        f"{worst.difference:,} of {round(worst.difference / share):,} for {kind}s). The excess is "
-        "arbitration between warps: no instruction accounts for these wavefronts, and the "
-        "conflicts counted per instruction equal the model's."
+        f"{said} In {len(shares)} counts, the pipe for shared memory has more wavefronts than "
+        f"its instructions need. In {much} of them, this is more than {MUCH:.0%} of all its "
+        f"wavefronts. The worst case is {share:.1%} (`{worst.strategy}`, {size}, block "
+        f"{worst.block}: {worst.difference:,} of {round(worst.difference / share):,} wavefronts of "
+        f"{kind}s). This excess is arbitration between warps: no instruction accounts for it, and "
+        "the conflicts that the hardware counts per instruction equal the model's."
     )
 
 
@@ -93,9 +93,9 @@ def _control(rows: Sequence[Alone], patterns: dict[str, Any] | None) -> list[str
         of = patterns["patterns"]
         equal = sum(row["equal"] for row in of)
         said.append(
-            "A single warp, with random accesses of 4, 8 and 16 bytes per lane: in "
-            f"{equal:,} of {len(of):,} patterns, the pipe's wavefronts and conflicts equal the "
-            "model's, for loads and for stores."
+            "Second control: single warps with random accesses of 4, 8 and 16 bytes per lane. In "
+            f"{equal:,} of {len(of):,} patterns, wavefronts and conflicts equal the model's, for "
+            "loads and for stores."
         )
     return said
 
@@ -103,19 +103,19 @@ def _control(rows: Sequence[Alone], patterns: dict[str, Any] | None) -> list[str
 def _head(record: dict[str, Any], found: Table) -> str:
     verdicts = [row.verdict for row in found.rows]
     differ = verdicts.count("differs")
-    others = f"{differ:,} differ" if differ else "none differs"
+    others = f"{differ:,} differ" if differ else "none differ"
     said = (
-        f"{record['card']}, {record['date']}, driver {record['driver']}, nvcc {record['toolkit']}: "
-        f"{' and '.join(_launched(found.rows))}. "
+        f"Measured on {record['card']}, {record['date']}, driver {record['driver']}, nvcc "
+        f"{record['toolkit']}. {' '.join(_launched(found.rows))} "
         f"Of {len(verdicts):,} counters, {verdicts.count('equal'):,} are equal, "
         f"{verdicts.count('explained'):,} differ for a reason that another counter or the machine "
-        f"code shows, and {others} otherwise."
+        f"code proves, and {others} for an unknown reason."
     )
     if found.lines:
         equal = sum(row.verdict == "equal" for row in found.lines)
         said += (
-            f" Of the shared memory counts per source line, {equal:,} of {len(found.lines):,} are "
-            "equal."
+            f" Per line of the source, {equal:,} of {len(found.lines):,} counts of shared memory "
+            "are equal."
         )
     if found.failures:
         names = ", ".join(dict.fromkeys(one.case.strategy for one in found.failures))
@@ -131,11 +131,13 @@ def _launched(rows: Sequence[Row]) -> list[str]:
         sizes = ", ".join(f"{n:,}" for n in sorted({row.n for row in whole}))
         blocks = " and ".join(map(str, sorted({row.block for row in whole})))
         names = {row.strategy for row in whole}
-        said.append(f"{len(names)} kernels, n = {sizes}, {blocks} threads per block")
+        said.append(f"{len(names)} kernels ran with n = {sizes} and {blocks} threads per block.")
     if matrices:
         shapes = dict.fromkeys(size_of(row.n, row.rows) for row in matrices)
         names = {row.strategy for row in matrices}
-        said.append(f"{len(names)} kernels for sums along an axis, of {', '.join(shapes)} elements")
+        said.append(
+            f"{len(names)} kernels for sums along an axis ran on {', '.join(shapes)} elements."
+        )
     return said
 
 
@@ -163,7 +165,7 @@ def _ladder(rows: Iterable[Row]) -> str:
         for name in LADDER
         if (name, "shared_load_accesses") in at
     ]
-    said = "Each cell has the model's count → the hardware's, or one number if both are equal:\n\n"
+    said = "A cell with one number: model and hardware agree. Otherwise: model → hardware.\n\n"
     return said + markdown_table(head, cells)
 
 
@@ -204,8 +206,9 @@ def _predicated(rows: Sequence[Predicated]) -> list[str]:
         for place, of in lines.items()
     ]  # fmt: skip
     return [
-        f"Instructions that the compiler predicates instead of branching around them, n = {n:,}, "
-        f"block {block}. A warp issues them even if none of its lanes is active.",
+        "For these instructions, the compiler uses predication instead of a branch. So a warp "
+        "issues them even if none of its lanes is active. The counts are for "
+        f"n = {n:,}, block {block}.",
         markdown_table(head, cells, left=(0, 1, 2)),
     ]
 

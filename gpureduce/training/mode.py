@@ -63,16 +63,12 @@ def _applies(state: _State | None, x: torch.Tensor) -> bool:
 # --- the operators -----------------------------------------------------------------------------
 
 
-def _add_now(
-    table: torch.Tensor, ids: torch.Tensor, more: torch.Tensor, checks: bool = True
-) -> torch.Tensor:
-    rows.add(table, ids, more, checks)
+def _add_now(table: torch.Tensor, ids: torch.Tensor, more: torch.Tensor) -> torch.Tensor:
+    rows.add(table, ids, more)
     return table
 
 
-def _add_when_compiled(
-    table: torch.Tensor, ids: torch.Tensor, more: torch.Tensor, checks: bool = True
-) -> torch.Tensor:
+def _add_when_compiled(table: torch.Tensor, ids: torch.Tensor, more: torch.Tensor) -> torch.Tensor:
     found: torch.Tensor = torch.ops.gpureduce.add_rows(table, ids, more)
     return found
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-Add = Callable[..., torch.Tensor]  # of a table, ids, rows and whether ids may be wrong
+Add = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]  # table, ids, rows
 
 
 def _adds_floats(x: torch.Tensor) -> bool:
@@ -129,7 +129,7 @@ def _gradient_of_table(
     ids, leaves_out = ids.reshape(-1), padding >= 0
     if leaves_out:
         ids = torch.where(ids == padding, size, ids)  # one row more, which is then dropped
-    return add(rows.new_zeros(size + leaves_out, rows.shape[1]), ids, rows, False)[:size]
+    return add(rows.new_zeros(size + leaves_out, rows.shape[1]), ids, rows)[:size]
 
 
 def embedding_dense_backward(

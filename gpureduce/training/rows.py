@@ -27,17 +27,15 @@ def from_host(sums: Any, result: torch.dtype) -> torch.Tensor:
     return torch.from_numpy(numbers)
 
 
-def add(to: torch.Tensor, ids: torch.Tensor, rows: torch.Tensor, checks: bool = True) -> None:
+def add(to: torch.Tensor, ids: torch.Tensor, rows: torch.Tensor) -> None:
     """Adds row i of `rows` to row ``ids[i]`` of `to`. Rows of `to` without an id are not touched.
 
-    With `checks`, a wrong id raises an IndexError. On a GPU, where nothing waits for the sums, it
-    fails an assertion there, as it does in PyTorch's own kernels.
+    A wrong id raises an IndexError. On a GPU, where nothing waits for the sums, it ends the kernels
+    of the process, as a failed assertion of PyTorch's own kernels does.
     """
     if not rows.numel():
         return
     if to.is_cuda:
-        if checks:
-            torch._assert_async(((ids >= 0) & (ids < to.shape[0])).all())
         segments_on_device.add_rows(to, ids, rows)
         return
     places, ids = ids.unique(return_inverse=True)

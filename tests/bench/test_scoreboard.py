@@ -84,11 +84,11 @@ CALIBRATION = {
     [
         (ROWS, [
             "2026-01-01: NVIDIA Test 9000, 16 processors, driver 580, CUDA 13.0, numpy 2.5",
-            "100 GB/s by the processors, 50 by the card",
-            "120 by both at once, the card taking 33%",
+            "100 GB/s for the processors, 50 for the GPU",
+            "120 for both together, with 33% of the array",
             "geometric mean 1.31, least 0.75 (float32, 16 KiB).",
             "| 4 KiB | 2.00 | 0% | 1.50 | 2.00 |", "| 16 KiB | 4.00 | 0% | 0.75 |  |",
-            "take 1.250 times as long, at most 1.250 (float32, 4 KiB)",
+            "takes 1.250 times as long, at most 1.250 (float32, 4 KiB)",
             "| cupy | float32 | 1024 | `fast` | 10.0 (25.0) |",
             "`auto` 0.80 (float32, 4 KiB, torch)",
             "| bytes | `auto` | `numpy` | `torch` | `pinned copy` |",
@@ -98,7 +98,7 @@ CALIBRATION = {
             "| bytes | us, float32 | limit, us | of limit | `float32` | `int8` |",
             "| 4 KiB | 4.00 | 2.00 | 50% | 0.75 | 4.00 |", "| 16 KiB | 1.00 |  |  | 2.00 |  |",
             "of `exact`: geometric mean 0.50, least 0.50 (float32, 4 KiB).",
-            "the limit's: geometric mean 1.50; by that of `fast`, for the same arrays: 0.75.",
+            "the limit's: geometric mean 1.50. CUB's time divided by the time of `fast`, for ",
             "| 4 KiB | 6.00 | 2.00 | 33% | 0.50 |",
         ]),
         ([r for r in APART if r["n"] == 4096], ["| bytes | us, float32 | `float32` | `int8` |"]),
@@ -109,12 +109,12 @@ CALIBRATION = {
             "| strategy | torch, n = 1 |", "| `warp_shfl` | 8.0, 6.0 |",
         ]),
         ([*HOST, PINNED], [
-            "up to 2.00 times as long as `cpu` (4 KiB), of 16 KiB 1.50 times.",
-            "our speed divided by that of numpy is at least: ", "| `fast of pinned` |",
-            "beside it: `fast of pinned`, the sum of an array that lies in pinned",
+            "up to 2.00 times as long as `cpu` (4 KiB), and 1.50 times for 16 KiB.",
+            "Our speed divided by the speed of numpy, least value", "| `fast of pinned` |",
+            "work: `fast of pinned` is the sum of an array that is already in pinned",
         ]),
         ([HOST[0], HOST[2] | {"low_us": 1.0}], [
-            "(which is in brackets): `numpy` of 4 KiB of float32 (4.1 GB/s)."
+            "(in brackets): `numpy` of 4 KiB of float32 (4.1 GB/s)."
         ]),
         ([r | {"percent_of_peak": None} for r in ROWS], ["| 4 KiB | 2.00 |  | 1.50"]),
     ],

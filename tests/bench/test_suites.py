@@ -518,4 +518,4 @@ def test_exact_sums_on_one_thread_beside_fsum():
     assert all(0 < row["low_us"] <= row["median_us"] <= row["high_us"] for row in timed)
     text = exact.markdown(MADE | {"rows": timed, "load_average": 0.5})
     assert "| float16, in its cache |" in text and "| float64, from memory |" in text
-    assert "at a load average of 0.5 on 16 processors" in text and "times as quick as" in text
+    assert "at a load average of 0.5 on 16 processors" in text and "times as fast as" in text

@@ -86,11 +86,13 @@ def test_rows_anywhere_in_memory():
         check(table, ids, rows, on_device(to), lambda _, to=to: to, on_device(ids), on_device(rows))
 
 
-def test_a_wrong_id_adds_nothing():
-    table, rows = np.ones((5, 40), np.float32), np.ones((3, 40), np.float32)
+@pytest.mark.parametrize("columns", [2, 40])
+def test_a_wrong_id_adds_nothing(columns):
+    table, rows = np.ones((5, columns), np.float32), np.ones((3, columns), np.float32)
     for wrong in (5, -1):
         to, ids = table.copy(), np.array([0, wrong, 1])
-        segments_on_device.add_rows(on_device(to), on_device(ids), on_device(rows))
+        with pytest.raises(gpureduce.CudaError, match="calls __trap"):
+            segments_on_device.add_rows(on_device(to), on_device(ids), on_device(rows))
         assert (to == 1).all()
         with pytest.raises(ValueError, match=rf"segment_ids\[1\] is {wrong}"):
             segments_on_device.add_rows(on_device(to), on_device(ids), on_device(rows), True)

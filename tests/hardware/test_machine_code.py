@@ -198,7 +198,7 @@ def test_predicated_instructions_name_their_line(tmp_path):
     table.record(path)
     shown = report.markdown(json.loads(path.read_text()))
     assert f"| sequential.cu:21 | `{place.text}` | LDS, STS |" in shown
-    assert f"counts per source line, {len(table.lines)} of {len(table.lines)}" in shown
+    assert f"Per line of the source, {len(table.lines)} of {len(table.lines)}" in shown
 
 
 def test_the_worst_launch_of_an_instruction_is_shown():

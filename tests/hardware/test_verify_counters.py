@@ -178,7 +178,7 @@ def test_verification_knows_what_warps_in_two_parts_do():
 
     assert row(Instruction("WARPSYNC.ALL", own, 32 * own, 0), shuffle).verdict == "equal"
     parted = row(Instruction("WARPSYNC.ALL", 2 * own, 32 * own, 0), shuffle)
-    assert parted.verdict == "explained" and "in two parts" in parted.why
+    assert parted.verdict == "explained" and "diverged warp" in parted.why
     assert row(Instruction("WARPSYNC.ALL", 2 * own, 64 * own, 0), shuffle).verdict == "differs"
     both = row(
         Instruction("WARPSYNC.ALL", 8 * own, 8 * 32 * own, 0),
@@ -186,7 +186,7 @@ def test_verification_knows_what_warps_in_two_parts_do():
         Instruction("WARPSYNC.ALL", own, 32 * own, 0),
         shuffle,
     )
-    assert both.why == f"{8 * own:,} WARPSYNC stand before a barrier of the block or cluster"
+    assert both.why == f"{8 * own:,} WARPSYNC precede a barrier of the block or cluster"
     fenced = row(
         Instruction("NOP", 7 * own, 7 * own, 0),
         Instruction("FENCE.VIEW.ASYNC.S", 6 * own, 6 * own, 0),
@@ -208,7 +208,7 @@ def test_verification_knows_why_a_warp_that_has_branched_is_gathered():
     gathered = Instruction("WARPSYNC.ALL", 2 * blocks, 32 * blocks, 0)
     found = verdict(gathered, *shuffles)
     assert found.verdict == "explained"
-    assert found.why.startswith(f"{blocks:,} WARPSYNC gather a warp that has branched, before a sh")
+    assert found.why.startswith(f"{blocks:,} WARPSYNC reconverge a warp before a sh")
     assert verdict(*shuffles, gathered).verdict == "differs"
     assert verdict(gathered, gathered, *shuffles).verdict == "differs"
 
@@ -224,16 +224,16 @@ def test_readme_shows_a_record(tmp_path):
     record = json.loads(path.read_text())
     equal = report.markdown(record)
     assert f"Of {len(record['rows'])} counters, {len(record['rows'])} are equal" in equal
-    assert "→ the hardware's" in equal and "8 of 8 counts equal the model's." in equal
+    assert "model → hardware" in equal and "8 of 8 counts equal the model's." in equal
     shown = readme.counters(tmp_path)
-    assert "in 1 of 1 patterns" in shown and "patterns" not in equal
+    assert "In 1 of 1 patterns" in shown and "patterns" not in equal
 
     for row in record["rows"]:
         if (row[0], row[4]) == ("sequential", "global_load_sectors"):
             row[record["columns"].index("hardware")] += 1
     record["failures"] = [["redux", 5000, 64, 0, "out of registers"]]
     shown = report.markdown(record)
-    assert "and 2 differ otherwise. 1 launch could not be measured (redux)." in shown
+    assert "and 2 differ for an unknown reason. 1 launch could not be measured (redux)." in shown
     assert "128 → 129 (+0.78%) | not explained |" in shown and "| `sequential` |" in shown
 
 
@@ -248,9 +248,9 @@ def test_readme_tells_how_much_is_arbitration():
             for row in summarized(replace(seen, counters=seen.counters | more)).rows
         ]
     said = report.arbitration(rows)
-    assert "4 of 6 counts equal the model's. In 2 the shared memory pipe has more" in said
-    assert "in 1 by more than 5%" in said
-    assert "by 18.6% (`unroll_warp`, n = 66,936, block 256: 1,400 of 7,544 for loads)" in said
+    assert "4 of 6 counts equal the model's. In 2 counts, the pipe for shared" in said
+    assert "In 1 of them, this is more than 5%" in said
+    assert "is 18.6% (`unroll_warp`, n = 66,936, block 256: 1,400 of 7,544 wavefronts of" in said
 
 
 def test_readme_without_a_record_says_how_to_make_one(tmp_path):

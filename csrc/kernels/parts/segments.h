@@ -86,6 +86,13 @@ __device__ __forceinline__ void note_first_place(uint64_t *first, size_t place)
         note_place(first, place);
 }
 
+/* Where nobody waits for a kernel to be told of a wrong id, it ends all kernels of the process. */
+__device__ __forceinline__ void stop_if_wrong(const gr_segment_job &of)
+{
+    if (of.stops && of.state->bad)
+        __trap();
+}
+
 /* Whether rows have to be put in order. */
 __device__ __forceinline__ bool needs_order(const gr_segment_job &of)
 {

@@ -34,6 +34,7 @@ __global__ void segment_digits(const __grid_constant__ gr_segment_job of)
     const unsigned *bits = of.sums.unproven;
     uint64_t sums = numbers_of(of) * of.columns;
 
+    stop_if_wrong(of);
     if (!adds_rows(of) || !of.state->any_unproven)
         return;
     for (uint64_t i = blockIdx.x; i < sums; i += gridDim.x) {

@@ -27,10 +27,10 @@ _QUIET_S = 0.05
 PINNED_COPY, OF_PINNED = "pinned copy", "fast of pinned"
 WRITTEN, WRITTEN_COPY = "write to pinned", "write, pinned copy"
 LIMITS = {
-    PINNED_COPY: "a copy to the card and no sum",
-    OF_PINNED: "the sum of an array that lies in pinned memory already",
-    WRITTEN: "our threads writing it there, and no more",
-    WRITTEN_COPY: "and then a copy, of what is still in the processors' caches",
+    PINNED_COPY: "only a copy of pinned memory to the GPU",
+    OF_PINNED: "the sum of an array that is already in pinned memory",
+    WRITTEN: "only the CPU threads' copy of the array to pinned memory",
+    WRITTEN_COPY: "this copy and then the copy to the GPU, from data in the CPU's caches",
 }
 
 

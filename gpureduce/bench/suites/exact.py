@@ -195,8 +195,8 @@ def _thread_markdown(made: Row) -> str:
     lines = pivot.lines(row for row in rows if row["strategy"] == "exact")
     said = (
         f"`exact` on one thread of {made['processor']} ({made['date']}, commit "
-        f"{str(made['commit'])[:9]}; medians of processor time, at a load average of "
-        f"{made.get('load_average')} on {made['processors']} processors; bits: random ones)."
+        f"{str(made['commit'])[:9]}). Times are medians of CPU time, at a load average of "
+        f"{made.get('load_average')} on {made['processors']} processors. `bits` are random bits."
     )
     doubles = [row for row in rows if row["dtype"] == "float64"]
     least = [
@@ -205,16 +205,17 @@ def _thread_markdown(made: Row) -> str:
         for name in ("fsum", "fsum_of_list") for size in (sizes[0], sizes[-1])
     ]  # fmt: skip
     said += (
-        " Of float64 it is at least {:.0f} times as quick as `math.fsum` of the array in its cache,"
-        " and {:.0f} times from memory; {:.0f} and {:.0f} times where fsum is given a list."
+        " For float64, `exact` is at least {:.0f} times as fast as `math.fsum` if the array is in "
+        "the cache, and {:.0f} times from memory. If `math.fsum` gets a list, these are {:.0f} and "
+        "{:.0f} times."
     ).format(*least)
     return f"{said}\n\n{markdown_table(*lines)}"
 
 
 def how_taken(names: Sequence[str]) -> str:
     """A phrase on how a GPU's record with these strategies was measured."""
-    last = ", cub_reproducible behind the others" if "cub_reproducible" in names else ""
-    return f"all in one run and in turns{last}"
+    last = "; CUB's reproducible sum was measured last" if "cub_reproducible" in names else ""
+    return f"all in one run, alternating{last}"
 
 
 def largest(made: Row) -> list[Row]:

@@ -83,7 +83,8 @@ def place_and_date(made: Row) -> str:
     ended = " The run ended early." if made.get("unfinished") else ""
     return (
         f"Measured on {made['date']}: {place}, {', '.join(said)}, commit "
-        f"{str(made['commit'])[:9]}; medians, all in one run, below 1 GiB in turns.{ended}"
+        f"{str(made['commit'])[:9]}. Times are medians of one run. Below 1 GiB, the strategies "
+        f"alternate.{ended}"
     )
 
 
@@ -120,21 +121,21 @@ def _apart_tables(rows: Sequence[Row]) -> str:
             row["of_limit"] = row["limit"] and 100 * row["limit"] / row["median_us"]
         if found:
             first = {"limit, us": of("limit", ".2f"), "of limit": of("of_limit", "{:.0f}%".format)}
-            parts.append(f"CUB's time divided by that of `{name}`: {mean_and_least(found)}.")
+            parts.append(f"CUB's time divided by the time of `{name}`: {mean_and_least(found)}.")
             parts.append(_by_size(found, first if limits else {}))
     if not parts:
         return ""
     parts[0] = (
-        "**One sum at a time**, on the card's own arrays: the L2 cache is cold, something else "
-        f"runs before and after each sum, and its time is subtracted. {parts[0]}"
+        "**One sum at a time**, of arrays on the GPU. The L2 cache is cold. Other work runs before "
+        f"and after each sum, and its time is subtracted. {parts[0]}"
     )
     if limits:
         parts.append(
             "The limit is a kernel that loads the array by ordinary loads and stores one word. "
-            "`fast` may be quicker where it copies by bulk. " + _limit_beside(rows)
+            "`fast` may be faster than this limit if it uses bulk copies. " + _limit_beside(rows)
         )
     if ratios(rows, "apart", "exact", ["cub"]):
-        parts.append("Of integers, `exact` is `fast`.")
+        parts.append("For integers, `exact` runs `fast`.")
     return "\n\n".join(parts)
 
 
@@ -147,8 +148,8 @@ def _limit_beside(rows: Sequence[Row]) -> str:
     if not beside:
         return ""
     return (
-        f"CUB's time divided by the limit's: geometric mean {mean(of_limit):.2f}; by that of "
-        f"`fast`, for the same arrays: {mean(beside):.2f}."
+        f"CUB's time divided by the limit's: geometric mean {mean(of_limit):.2f}. CUB's time "
+        f"divided by the time of `fast`, for the same arrays: {mean(beside):.2f}."
     )
 
 
@@ -157,14 +158,15 @@ def _kernel_table(rows: Sequence[Row]) -> str:
     if not found:
         return ""
     text = (
-        "**Back to back**: many sums in a row, each of which starts while the one before it "
-        f"finishes. CUB's time divided by that of `fast`: {mean_and_least(found)}.\n\n"
+        "**Back to back**: many sums in a row. Each sum starts while the one before it finishes. "
+        f"CUB's time divided by the time of `fast`: {mean_and_least(found)}.\n\n"
     ) + _by_size(found, {"of peak": of("percent_of_peak", "{:.0f}%".format)})
     if off := misaligned(rows):
         most = max(off, key=lambda r: float(r["ratio"]))
         text += (
-            f"\n\nArrays that start one element off take {mean(off):.3f} times as long, at most "
-            f"{most['ratio']:.3f} ({most['dtype']}, {BYTES(most)})."
+            f"\n\nIf the array's start is shifted by one element, a sum takes "
+            f"{mean(off):.3f} times as long, at most {most['ratio']:.3f} "
+            f"({most['dtype']}, {BYTES(most)})."
         )
     return text
 
@@ -181,8 +183,8 @@ def _calls(rows: Sequence[Row], *, by_name: bool) -> list[Row]:
 
 
 MEANING_OF_WAYS = (
-    "`strided` adds up every second element, `dtype=` names the dtype of the default result, "
-    "`cast` another one; all three with `timing=False`."
+    "`strided` adds up every second element. `dtype=` passes the dtype of the default result, and "
+    "`cast` another dtype. These three calls have `timing=False`."
 )
 
 
@@ -211,8 +213,8 @@ def _call_table(rows: Sequence[Row]) -> str:
     if not body:
         return ""
     text = (
-        "**Calls**, from an array to a Python number, in us; in brackets the library's own sum of "
-        f"the same array. {MEANING_OF_WAYS}\n\n"
+        "**Calls**, from an array to a Python number, in us. The time of the library's own sum of "
+        f"the same array is in brackets. {MEANING_OF_WAYS}\n\n"
     )
     return text + markdown_table(head, body, left=())
 
@@ -232,7 +234,7 @@ def _named_table(rows: Sequence[Row]) -> str:
         lambda row: ", ".join(of_point(row)),
         lambda row: f"{row['producer']}, n = {row['n']}",
     )
-    text = "**Calls by name**, in us: by default, then with `timing=False`.\n\n"
+    text = "**Calls by name**, in us: first the default, then with `timing=False`.\n\n"
     return text + markdown_table(*pivot.lines(found)) if found else ""
 
 
@@ -257,14 +259,15 @@ def _host_table(rows: Sequence[Row]) -> str:
         where = [worst["dtype"], BYTES(worst), *[worst["best"]] * (len(others) > 1)]
         parts.append(f"`{name}` {worst['ratio']:.2f} ({', '.join(where)})")
     dtypes = list(dict.fromkeys(row["dtype"] for row in host))
-    quickest = "the quickest of " * (len(others) > 1) + ", ".join(others)
+    quickest = "the fastest of " * (len(others) > 1) + ", ".join(others)
     text = (
-        f"**Arrays in host memory**, from NumPy array to number: {dtypes[0]}, in GB/s. "
-        f"At all sizes ({', '.join(dtypes)}), our speed divided by that of {quickest} is at least: "
-        f"{'; '.join(parts)}."
+        f"**Arrays in host memory**, from NumPy array to number. The table has GB/s for "
+        f"{dtypes[0]}. Our speed divided by the speed of {quickest}, least value "
+        f"over all sizes ({', '.join(dtypes)}): {'; '.join(parts)}."
     )
-    if limits := [f"`{name}`, {LIMITS[name]}" for name in names if name in LIMITS]:
-        text += " Here `fast` goes through the card, whatever is quicker; beside it: "
+    if limits := [f"`{name}` is {LIMITS[name]}" for name in names if name in LIMITS]:
+        text += " In this table, `fast` always uses the GPU, even if the CPU is faster. "
+        text += "Parts of its work: "
         text += f"{'; '.join(limits)}."
     table = markdown_table(*host_lines(rows), left=())
     return "\n\n".join(filter(None, [text, table, _disturbed(host), _price_of_exactness(rows)]))
@@ -278,7 +281,7 @@ def _disturbed(host: Sequence[Row]) -> str:
         for r in host
         if r["low_us"] and r["median_us"] > 3 * r["low_us"]
     ]
-    text = "Disturbed, as the median is more than three times the quickest tenth (which is in "
+    text = "Disturbed measurements, whose median is more than three times the fastest tenth (in "
     return f"{text}brackets): {', '.join(found)}." if found else ""
 
 
@@ -289,9 +292,9 @@ def _price_of_exactness(rows: Sequence[Row]) -> str:
         return ""
     worst, last = least(found), max(found, key=lambda r: int(r["nbytes"]))
     return (
-        "`cpu` rounds at every addition, as the others do; `auto` gives the correctly rounded sum. "
-        f"That takes up to {1 / worst['ratio']:.2f} times as long as `cpu` "
-        f"({BYTES(worst)}), of {BYTES(last)} {1 / last['ratio']:.2f} times."
+        "`auto` returns the correctly rounded sum. `cpu` and the other libraries round at every "
+        f"addition. `auto` takes up to {1 / worst['ratio']:.2f} times as long as `cpu` "
+        f"({BYTES(worst)}), and {1 / last['ratio']:.2f} times for {BYTES(last)}."
     )
 
 
@@ -302,7 +305,8 @@ def _calibrated(made: Row) -> str:
         return ""
     both = found["both"]
     return (
-        f"`auto` goes by what it measured once of large arrays: {found['cpu']['gb_s']:.3g} GB/s by "
-        f"the processors, {found['cuda']['gb_s']:.3g} by the card, all copies included, and "
-        f"{both['gb_s']:.3g} by both at once, the card taking {both['card_share']:.0%}."
+        "`auto` uses a one-time calibration with large arrays. Here it measured "
+        f"{found['cpu']['gb_s']:.3g} GB/s for the processors, {found['cuda']['gb_s']:.3g} for the "
+        f"GPU with all copies, and {both['gb_s']:.3g} for both together, with "
+        f"{both['card_share']:.0%} of the array on the GPU."
     )
