@@ -31,6 +31,7 @@ __all__ = [
     "dot",
     "enable",
     "index_add",
+    "logsumexp",
     "mean",
     "norm",
     "reproducible",
@@ -488,6 +489,23 @@ def _(
     both = [one.unsqueeze(0).expand(info.batch_size, *one.shape) if at is None
             else one.movedim(at, 0) for one, at in zip((x, y), in_dims, strict=False)]  # fmt: skip
     return _multiplied(*both, dim + 1), 0
+
+
+def logsumexp(x: torch.Tensor, dim: Dims = None, keepdim: bool = False) -> torch.Tensor:
+    """``torch.logsumexp``, whose sum of exponentials is rounded once.
+
+    So the result of a row depends on its elements alone, not on the other rows, on their number or
+    on the order. Elements of 16 bits are computed in float32.
+    """
+    wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    _refuse_integers(x, "logarithms of sums", "pass x.double()")
+    dims = _axes(x, _checked(dim, x.dim()))
+    if not all(x.shape[axis] for axis in dims):
+        return x.new_full(_shape(x.shape, dims, bool(keepdim)), -math.inf)
+    most = wide.detach().amax(dims, keepdim=True)
+    most = most.masked_fill(most.abs() == math.inf, 0)
+    total = sum(torch.exp(wide - most), dims or None, True).log() + most
+    return (total if keepdim else total.squeeze(dims)).to(x.dtype)
 
 
 # --- sums by segment ---------------------------------------------------------------------------

@@ -138,6 +138,8 @@ def _registered() -> tuple[Any, ...]:
 
 def _decompose(key: Any) -> None:
     """Makes the functions decompositions of compiled programs, in threads that are in the mode."""
+    # Inductor has lowerings for some of them, and refuses decompositions of these if it finds any.
+    import torch._inductor.lowering
     from torch._inductor.decomposition import decompositions
 
     every = replaced.NEW | {one: function for one, (_, function) in replaced.PAIRS.items()}
@@ -231,15 +233,15 @@ class reproducible(contextlib.ContextDecorator):
     """
 
     def __init__(self, device: str | tuple[str, ...] | None = None, *, report: bool = False):
-        names = () if device is None else (device,) if isinstance(device, str) else tuple(device)
+        names = () if device is None else device if isinstance(device, tuple) else (device,)
         for name in names:
             try:
-                torch.device(name)
-            except (RuntimeError, TypeError):
+                torch.device(str(name) if isinstance(name, (str, torch.device)) else "")
+            except RuntimeError:
                 raise ValueError(
                     f"device must be a device of PyTorch, such as 'cuda', not {shown(name)}"
                 ) from None
-        self._devices, self._reports = names, report
+        self._devices, self._reports = tuple(map(str, names)), report
 
     def _recreate_cm(self) -> reproducible:  # for each call of a decorated function
         return reproducible(self._devices, report=self._reports)

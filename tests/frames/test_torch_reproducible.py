@@ -1,0 +1,263 @@
+"""`gpureduce.torch.reproducible`: the same bits in every run and order, in this thread alone."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+import gpureduce
+
+torch = pytest.importorskip("torch")
+import gpureduce.torch as ours  # noqa: E402
+from gpureduce.training import rows as rows_of_tables  # noqa: E402
+from training_models import MODELS, train  # noqa: E402
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """A list with an entry for each addition of ours."""
+    calls, add = [], rows_of_tables.add
+    monkeypatch.setattr(rows_of_tables, "add", lambda *args: (calls.append(1), add(*args))[1])
+    return calls
+
+
+def numbers(*shape, dtype=torch.float32, device="cpu"):
+    x = torch.randn(*shape, generator=torch.Generator().manual_seed(len(shape)))
+    scale = torch.arange(x.numel()).reshape(shape) % 9 - 4
+    return (x * 2.0**scale).to(dtype).to(device)
+
+
+def ids(count, most, device="cpu"):
+    found = torch.rand(count, generator=torch.Generator().manual_seed(most)) ** 2 * most
+    return found.long().to(device)
+
+
+def cases(device, dtype):
+    """Calls, each of the order in which it takes what it adds up."""
+    functional = torch.nn.functional
+    table, rows, places = numbers(40, 6, dtype=dtype), numbers(300, 6, dtype=dtype), ids(300, 40)
+    table, rows, places = table.to(device), rows.to(device), places.to(device)
+    own = (torch.arange(1800, device=device).reshape(300, 6) * 7) % 40
+
+    def gradient(function, x):
+        x = x.clone().requires_grad_()
+        function(x).backward(rows)
+        return x.grad
+
+    yield lambda o: table.index_add(0, places[o], rows[o])
+    yield lambda o: table.clone().index_add_(0, places[o], rows[o], alpha=2)
+    yield lambda o: table.T.clone().index_add_(1, places[o], rows[o].T)
+    yield lambda o: table.index_put((places[o],), rows[o], accumulate=True)
+    yield lambda o: table.index_put((places[o], own[o, 0] % 6), rows[o, 0], accumulate=True)
+    yield lambda o: table.scatter_add(0, places[o, None].expand(300, 6), rows[o])
+    yield lambda o: table.scatter_add(0, own[o], rows[o])
+    for reduce in ("sum", "mean"):
+        for include in (True, False):
+            yield lambda o, r=reduce, i=include: table.scatter_reduce(
+                0, own[o], rows[o], r, include_self=i
+            )
+    yield lambda o: torch.bincount(places[o], rows[o, 0], 50)
+    yield lambda o: gradient(lambda x: x[places[o]][o.argsort()], table)
+    yield lambda o: gradient(lambda x: x.index_select(0, places[o])[o.argsort()], table)
+    yield lambda o: gradient(lambda x: x.gather(0, own[o])[o.argsort()], table)
+    yield lambda o: gradient(
+        lambda x: functional.embedding(places[o], x, padding_idx=1)[o.argsort()], table
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_order_does_not_show(device, dtype, counted):
+    first, other = torch.arange(300, device=device), torch.randperm(300).to(device)
+    for k, case in enumerate(cases(device, dtype)):
+        before = len(counted)
+        with ours.reproducible():
+            one, two = case(first), case(other)
+        assert len(counted) >= before + 2, k
+        assert torch.equal(one, two), k
+        half = dtype in (torch.bfloat16, torch.float16)
+        close = {"rtol": 0.1, "atol": 4} if half else {"rtol": 1e-5, "atol": 1e-4}
+        torch.testing.assert_close(one, case(first), **close)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_each_sum_is_rounded_once(device):
+    table, rows, places = numbers(40, 3), numbers(500, 3), ids(500, 40)
+    with ours.reproducible():
+        found = table.to(device).index_add(0, places.to(device), rows.to(device)).cpu()
+    both, every = torch.cat([table, rows]), torch.cat([torch.arange(40), places])
+    want = gpureduce.segment_sum(both.numpy(), every.numpy(), num_segments=40).value
+    assert found.numpy().tobytes() == want.tobytes()
+
+
+def test_what_stays_torchs(counted):
+    table, places = torch.zeros(5, 2), torch.tensor([0, 0, 4])
+    with ours.reproducible():
+        table.index_put((places,), torch.ones(3, 2))
+        table.long().index_add(0, places, torch.ones(3, 2).long())
+        table.scatter_reduce(0, places[:, None].expand(3, 2), torch.ones(3, 2), "amax")
+        torch.bincount(places)
+        torch.zeros(2, device="meta").index_add(0, torch.zeros(1, device="meta").long(),
+                                                torch.zeros(1, device="meta"))  # fmt: skip
+    assert not counted
+
+
+def test_views_and_empty_tensors():
+    base = numbers(12, 10)
+    with ours.reproducible():
+        base[::2, 1:4].index_add_(0, torch.tensor([5, 5]), torch.ones(2, 3))
+        base[:, 4:].T.index_put_((torch.tensor([[0], [1]]), torch.tensor([2, 3])),
+                                 torch.ones(2, 2), accumulate=True)  # fmt: skip
+        torch.zeros(0, 3).index_add(0, torch.zeros(0).long(), torch.zeros(0, 3))
+        torch.zeros(4).index_put_((torch.zeros(4, dtype=torch.bool),), torch.ones(()), True)
+    want = numbers(12, 10)
+    want[10, 1:4] += 2
+    want[2:4, 4:6] += 1
+    torch.testing.assert_close(base, want)
+
+
+def test_a_wrong_index():
+    with ours.reproducible():
+        for wrong in (5, -1):
+            table = torch.zeros(5, 2)
+            with pytest.raises(IndexError, match=f"index {wrong} is out of range for 5 rows"):
+                table.index_add_(0, torch.tensor([0, wrong]), torch.ones(2, 2))
+            assert not table.any()
+
+
+def adds(counted):
+    """Whether an addition in this thread is ours."""
+    before = len(counted)
+    torch.zeros(3).index_add_(0, torch.tensor([0, 0]), torch.ones(2))
+    return len(counted) > before
+
+
+def in_thread(function):
+    found = []
+    thread = threading.Thread(target=lambda: found.append(function()))
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+def test_the_mode_is_of_a_thread_and_nests(counted):
+    assert not adds(counted)
+    with ours.reproducible():
+        assert adds(counted)
+        assert not in_thread(lambda: adds(counted))
+        with ours.reproducible("cuda"):
+            assert not adds(counted)
+        with ours.reproducible(("cuda", "cpu")):
+            assert adds(counted)
+        assert adds(counted)
+    assert not adds(counted)
+    assert ours.reproducible()(lambda: adds(counted))()
+    ours.enable()
+    assert adds(counted)
+    ours.disable()
+    assert not adds(counted)
+    with pytest.raises(RuntimeError, match="in no mode"):
+        ours.disable()
+
+
+def test_switches_are_put_back():
+    def switches():
+        return (torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark,
+                torch.utils.deterministic.fill_uninitialized_memory)  # fmt: skip
+
+    before = switches()
+    with pytest.raises(ZeroDivisionError), ours.reproducible():
+        assert switches() == (True, False, False)
+        with ours.reproducible():
+            assert in_thread(switches) == (True, False, False)
+        assert switches() == (True, False, False)
+        raise ZeroDivisionError
+    assert switches() == before
+
+
+def test_errors():
+    for device in ("gpu0", 5, ("cpu", "nothing")):
+        with pytest.raises(ValueError, match="device must be a device of PyTorch"):
+            ours.reproducible(device)
+
+
+def test_a_report():
+    table = numbers(5, 2).requires_grad_()
+    with ours.reproducible(report=True) as report:
+        (table[torch.tensor([0, 0, 4])] * 2).sum().backward()
+    assert sum(report.ours.values()) == 1
+    assert report.torchs["aten.mul.Tensor"] == 2
+    assert not report.neither
+    assert "gpureduce, each sum rounded once" in str(report)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", MODELS)
+def test_training_gives_the_same_bits(name, device):
+    steps, size = (3, 1) if device == "cpu" else (50, 8)
+    with ours.reproducible():
+        losses, digest = train(name, device, steps, size)
+        again = train(name, device, steps, size)
+    assert (torch.equal(losses, again[0]), again[1]) == (True, digest)
+    torch.testing.assert_close(losses, train(name, device, steps, size)[0], rtol=0.01, atol=0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_compiled_programs_have_the_bits_of_others(backend, counted):
+    table, x = numbers(50, 7).requires_grad_(), numbers(30, 7).requires_grad_()
+    places, others = ids(200, 50), ids(60, 30)
+
+    def loss(table, x):
+        rows = torch.nn.functional.embedding(places, table)[:60]
+        y = torch.zeros(30, 7).index_add_(0, others, rows * x[others])
+        z = torch.zeros(30, 7).scatter_add(0, others[:, None].expand(60, 7), rows)
+        return (y * z).sum()
+
+    def gradients(function):
+        table.grad = x.grad = None
+        function(table, x).backward()
+        return table.grad, x.grad
+
+    torch._dynamo.reset()
+    compiled = torch.compile(loss, backend=backend, fullgraph=True)
+    gradients(compiled)
+    assert not counted
+    with ours.reproducible():
+        want, calls = gradients(loss), len(counted)
+        found = gradients(compiled)
+        assert len(counted) == 2 * calls
+    for one, two in zip(want, found, strict=True):
+        assert torch.equal(one, two)
+    gradients(compiled)
+    assert len(counted) == 2 * calls
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_logsumexp(device):
+    x = (numbers(30, 200) * 5).to(device)
+    for dim in (0, 1, (0, 1), None, -1):
+        for keepdim in (False, True):
+            found = ours.logsumexp(x, dim, keepdim)
+            want = torch.logsumexp(x, (0, 1) if dim is None else dim, keepdim)
+            torch.testing.assert_close(found, want)
+    order = torch.randperm(200).to(device)
+    rows = ours.logsumexp(x, 1)
+    assert torch.equal(ours.logsumexp(x[:, order], 1), rows)
+    assert torch.equal(ours.logsumexp(x[3:5], 1), rows[3:5])
+    one, two = x.clone().requires_grad_(), x.clone().requires_grad_()
+    ours.logsumexp(one, 1).sum().backward()
+    torch.logsumexp(two, 1).sum().backward()
+    torch.testing.assert_close(one.grad, two.grad)
+    for special in ([-torch.inf, -torch.inf], [torch.inf, 1.0], [torch.nan, 1.0], []):
+        found = ours.logsumexp(torch.tensor(special, device=device), 0)
+        assert np.array_equal(found.cpu(), torch.logsumexp(torch.tensor(special), 0), True)
+    half = ours.logsumexp(x.bfloat16(), 1)
+    assert half.dtype == torch.bfloat16
+    torch.testing.assert_close(half, torch.logsumexp(x.bfloat16(), 1), rtol=1e-2, atol=0.1)
+    with pytest.raises(TypeError, match=r"pass x.double\(\)"):
+        ours.logsumexp(torch.ones(3, dtype=torch.long))
