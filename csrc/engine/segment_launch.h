@@ -16,6 +16,7 @@ typedef struct {
     size_t sms, shared_bytes;
     unsigned passes, fewest_passes;
     unsigned tiles, pack_tiles; /* of 32 columns, and of 32 packs of them */
+    bool are_few;               /* one launch is quickest */
     bool in_rows, in_words;     /* which of the two may be done */
     bool in_runs;               /* in_rows: in one pass over ids and values */
     bool in_lanes, in_packs;    /* in_rows: by segment_lanes, or by segment_packs */

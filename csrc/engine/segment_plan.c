@@ -21,6 +21,9 @@ enum {
     MOST_STRIPS = 1 << 22,      /* per warp: an int counts their rows */
     MOST_PASSES = 8,            /* that make the words of a pass fit into that share */
     UNCHECKED_VALUES = 1 << 16, /* fewer, unchecked, are added in one attempt: from there two win */
+    FEW_ROWS = 1024, /* that a warp per segment looks through: their longest sum takes 50 us .. */
+    FEW_SEGMENTS = 4096, /* .. of so many segments, unless only those with rows are added up .. */
+    FEW_COLUMNS = 4096,  /* .. and so many columns */
     WIDE_ROWS = 8 /* in GR_WIDE_PASSES: if a sum has so many rows, a needless pass costs little */
 };
 
@@ -198,7 +201,11 @@ gr_status gr_plan_segments(run *r)
         request->segments <= ORDERED_IN_SHARED && request->segments <= request->rows / ORDERED_ROWS;
     r->in_rows = !as_digits && (request->by_offsets || job->try_sorted || r->in_order);
     r->in_words = as_digits || !(has_order || r->in_order);
-    job->by_row = request->in_place && r->in_rows && request->rows < request->segments;
+    r->are_few = !request->check && !request->by_offsets && !as_digits &&
+                 request->rows <= FEW_ROWS && columns <= FEW_COLUMNS &&
+                 (request->in_place || request->segments <= FEW_SEGMENTS);
+    job->by_row =
+        request->in_place && (r->in_rows || r->are_few) && request->rows < request->segments;
     r->sms = gr_facts_of(request->device)->sms;
     r->shared_bytes = gr_facts_of(request->device)->shared_bytes;
     share_rows(r);

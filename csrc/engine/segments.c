@@ -4,6 +4,8 @@
  * segment_tasks and segment_merge add up long segments, and segment_digits adds up sums whose
  * rounding is not proven.
  *
+ * Few ids that are not checked: segment_few.
+ *
  * Sorted ids: segment_runs adds up single values. segment_join adds up segments that several warps
  * share, and segment_digits sums whose rounding is not proven. segment_put copies the sums to the
  * caller's array. For several columns, initial numbers, and exact sums of float64, segment_bounds
@@ -240,6 +242,23 @@ static gr_status allocate(run *r, gr_arena *arena)
     return GR_OK;
 }
 
+/* Adds up few rows by one launch. */
+static gr_status add_few(run *r)
+{
+    const gr_groups_request *request = r->request;
+    size_t warps = gr_numbered_segments(r), tiles = gr_ceil_div(request->columns, GR_WARP);
+    step few = {"segment_few",
+                (gr_load)request->load,
+                request->acc,
+                gr_ceil_div(warps, BLOCK / GR_WARP),
+                (unsigned)tiles,
+                BLOCK,
+                0};
+    if (gr_launch_segment_step(r, few) != GR_OK)
+        return r->error->status;
+    return gr_record_time(request->times, GR_AT_SUMMED, request->stream, r->error);
+}
+
 /* --- plan and launches ------------------------------------------------------------------------
  */
 
@@ -291,8 +310,10 @@ gr_status gr_launch_segments(const gr_groups_request *request, gr_groups_outcome
     memset(outcome, 0, sizeof *outcome);
     if (!request->segments || !request->columns)
         return gr_check_index(request, outcome, error);
-    if (gr_plan_segments(&r) == GR_OK && allocate(&r, &arena) == GR_OK && add(&r) == GR_OK &&
-        request->check)
+    if (gr_plan_segments(&r) == GR_OK && r.are_few)
+        add_few(&r);
+    else if (error->status == GR_OK && allocate(&r, &arena) == GR_OK && add(&r) == GR_OK &&
+             request->check)
         check(&r);
     gr_arena_close(&arena);
     return error->status;
