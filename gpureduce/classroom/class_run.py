@@ -82,7 +82,9 @@ def _headline(found: Grade) -> str:
     if first is None:
         return "nothing wrong found"
     why = found.notes[0] if found.verdict is None else f"{first.rule}: {first.why}"
-    return " ".join(line.strip() for line in why.splitlines()[:2])[:_MOST_WORDS]
+    lines = why.splitlines()
+    said = " ".join(line.strip() for line in lines[:2])[:_MOST_WORDS]
+    return said + " …" * (len(lines) > 2)
 
 
 def _result(submission: Submission, key: str, found: Grade, text: str = "") -> Result:

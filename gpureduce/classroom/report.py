@@ -26,6 +26,7 @@ table { border-collapse: collapse; margin: 1rem 0 }
 td, th { padding: 2px 10px 2px 0; text-align: left; vertical-align: top }
 .pair { display: grid; grid-template-columns: 1fr 1fr; gap: 1rem }
 .pair > div { min-width: 0 }
+.pair pre { white-space: pre-wrap }
 a { color: var(--active); overflow-wrap: anywhere }
 </style>"""
 _LEFT, _BAR, _WIDTH = 300.0, 380.0, 14.0

@@ -51,7 +51,7 @@ def find(folder: Path, name: str) -> list[Submission]:
     for one in sorted(entries, key=lambda one: one.name):
         is_folder, path = os.path.isdir(one), Path(one.path)  # a link raises no error in these
         found = _MOODLE.fullmatch(one.name) or (None if is_folder else _CANVAS.fullmatch(one.name))
-        if not (is_folder or path.suffix in SUFFIXES or found):
+        if not (is_folder or _ending(path) in SUFFIXES or found):
             continue
         stem = one.name if is_folder else path.stem
         student, number = found.group("student", "id") if found else (stem.removeprefix(prefix), "")
@@ -60,7 +60,7 @@ def find(folder: Path, name: str) -> list[Submission]:
         marks |= {"late"} if found and found.groupdict().get("late") else set()
         if one.is_symlink():
             marks.add("link")
-        elif is_folder or (one.is_file() and path.suffix in SUFFIXES):
+        elif is_folder or (one.is_file() and _ending(path) in SUFFIXES):
             paths += _files_below(path) if is_folder else [path]
     submissions = []
     for (student, number), (paths, marks) in groups.items():
@@ -94,10 +94,14 @@ def _files_below(folder: Path) -> list[Path]:
     for seen, (place, folders, names) in enumerate(os.walk(folder)):
         folders[:] = sorted(f for f in folders if not f.startswith(_NOT_READ))
         paths = (Path(place, name) for name in sorted(names)[:_MOST_ENTRIES] if name[0] != ".")
-        found += [path for path in paths if path.suffix in SUFFIXES and _is_plain(path)]
+        found += [path for path in paths if _ending(path) in SUFFIXES and _is_plain(path)]
         if seen == _MOST_ENTRIES:
             break
     return found
+
+
+def _ending(path: Path) -> str:
+    return path.suffix.lower()
 
 
 def _is_plain(path: Path) -> bool:
@@ -133,7 +137,7 @@ def _data(path: Path) -> bytes:
 
 def read(path: Path, name: str, limits: Limits | None = None) -> Kernel:
     """The kernel of a submission. Raises an OSError, or a ValueError that says what is wrong."""
-    most, size = _NOTEBOOK_BYTES if path.suffix == ".ipynb" else _MOST_BYTES, path.lstat().st_size
+    most, size = _NOTEBOOK_BYTES if _ending(path) == ".ipynb" else _MOST_BYTES, path.lstat().st_size
     if not _is_plain(path):
         raise KernelError(f"{path.name} is no file")
     if size > most:
@@ -142,10 +146,10 @@ def read(path: Path, name: str, limits: Limits | None = None) -> Kernel:
         text = text_files.read(path)
     except ValueError as error:
         raise KernelError(str(error)) from None
-    if path.suffix == ".ipynb":
+    if _ending(path) == ".ipynb":
         line, cell = _cell(text, name)
         return kernel_of_cell(arguments(line), cell, limits)
-    if path.suffix == ".py":
+    if _ending(path) == ".py":
         text = _string(text, name)
     if "\n" not in text:
         text += "\n"  # no path

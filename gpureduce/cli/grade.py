@@ -74,7 +74,7 @@ def _grade_one(arguments: argparse.Namespace, wanted: Spec) -> Grade:
     try:
         if made.is_dir():  # of one student
             made = submissions.read(submissions.in_folder(made, wanted.kernel), wanted.kernel)
-        elif made.suffix in (".py", ".ipynb"):
+        elif made.suffix.lower() in (".py", ".ipynb"):
             made = submissions.read(made, name or wanted.kernel)
     except ValueError as error:  # also of the words behind %%kernel
         return ungraded(wanted, str(error))

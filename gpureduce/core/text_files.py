@@ -62,7 +62,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         os.replace(half, path)
     except BaseException as error:
         half.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename == str(half):
+        if isinstance(error, OSError) and error.filename in (None, str(half)):  # None: a full disk
             error.filename, error.filename2 = str(path), None
         raise
 

@@ -307,10 +307,13 @@ def _header(path: Path) -> str:
 def instances(signature: Signature, pair: tuple[str, str]) -> list[tuple[int, str]]:
     """The instances of a kernel for a pair of types: the block size, or 0 for any, and its name.
 
-    A flag of a template is false: the code for any size.
+    A flag of a template is false: the code for any size. `In` is the type of the parameter, as in
+    `In in`, or of an element, as in `const In *in`.
     """
     load, acc = pair
     known = {"In": f"const type_{load} *", "Acc": f"type_{acc}", "flag": "false"}
+    if "*" in signature.type_of("in"):
+        known["In"] = f"type_{load}"
     found = []
     for block in BLOCKS if signature.block else (0,):
         now = known | {"block": str(block)}

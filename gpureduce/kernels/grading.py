@@ -185,7 +185,7 @@ def _reason(row: Row) -> str:
     if row.is_short:
         return verdict_html.text(row.said)
     first, _, more = row.why.partition("\n")
-    summary = f"<summary>{html.escape(first)}</summary>"
+    summary = f"<summary>{html.escape(first)}{' …' * bool(more)}</summary>"
     return f"<details>{summary}{verdict_html.text(more)}</details>"
 
 

@@ -4,37 +4,30 @@ from __future__ import annotations
 
 import html
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gpureduce.emulator.picture import Picture
 from gpureduce.emulator.races import races
 from gpureduce.emulator.replay import Replay, replay
-from gpureduce.emulator.replay_steps import Step
 
 FORMATS = ("svg", "png", "pdf")
 _STYLE = "<style>body{font:20px sans-serif;margin:auto;max-width:60em}img{width:100%}</style>"
-# By name: whether a step is the moment; the first such step is shown, or the last one. At
-# "conflict" it is the one with most bank conflicts.
-_MOMENTS: dict[str, Callable[[Step], bool]] = {
-    "load": lambda step: step.kind == "load",
-    "barrier": lambda step: step.kind == "__syncthreads",
-    "half_a_warp": lambda step: step.kind == "load" and len(step.lanes) == 16,
-    "warp_barrier": lambda step: step.kind == "__syncwarp",
-    "shuffle": lambda step: step.kind.startswith("__shfl"),
-    "fence": lambda step: step.kind == "fence",
-    "atomic": lambda step: step.kind == "atomic",
-    "last_store": lambda step: step.kind == "store",
-}
+# By name: the kind of step. The first such step is shown, or the last one. At "conflict" it is the
+# one with most bank conflicts.
+_MOMENTS = {
+    "load": "load", "half_a_warp": "load", "barrier": "__syncthreads", "warp_barrier": "__syncwarp",
+    "shuffle": "__shfl", "fence": "fence", "atomic": "atomic", "last_store": "store",
+}  # fmt: skip
 # The strategy, the question to ask, the moments of its replay that answer it, and the block.
 TOPICS = (
     ("global_tree", "How many additions can threads do at once?", ("load", "half_a_warp"), 64),
     ("interleaved_mod", "Which lanes of a warp work in this step?", ("half_a_warp",), 64),
     ("interleaved_idx", "Whole warps end early now. What became slower?", ("conflict",), 256),
-    ("sequential", "Where has the queue for the banks gone?", ("barrier", "half_a_warp"), 64),
+    ("sequential", "Why are there no bank conflicts now?", ("barrier", "half_a_warp"), 64),
     ("first_add", "Half of the threads only load. What else could they do?", ("load", "barrier"),
      64),
-    ("unroll_warp", "One warp is left. For whom does it wait?", ("warp_barrier",), 64),
+    ("unroll_warp", "One warp is left. Which threads must it wait for?", ("warp_barrier",), 64),
     ("warp_shfl", "Can lanes add up without shared memory?", ("shuffle", "barrier"), 64),
     ("last_block", "Who adds up the sums of the blocks?", ("fence", "atomic", "last_store"), 64),
     ("missing_barrier", "The sum is right. Is the kernel right?", (), 256),
@@ -74,7 +67,8 @@ def _of(strategy: str, moments: tuple[str, ...], block: int) -> Iterator[tuple[s
     for name in moments:
         found = [conflicts.index(max(conflicts))]
         if name in _MOMENTS:
-            found = [i for i, step in enumerate(shown.steps) if _MOMENTS[name](step)]
+            found = [i for i, step in enumerate(shown.steps) if step.kind.startswith(_MOMENTS[name])
+                     and (name != "half_a_warp" or len(step.lanes) == 16)]  # fmt: skip
         yield name, shown, found[-1 if name.startswith("last") else 0]
 
 

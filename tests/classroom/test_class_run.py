@@ -257,6 +257,8 @@ def test_points_have_no_exponent():
 def test_a_headline_fits_into_a_cell():
     found = class_run.ungraded(class_run.checked(TASK.spec), "x" * 99_999)
     assert len(class_run._headline(found)) == 500
+    found = class_run.ungraded(class_run.checked(TASK.spec), "a\n  b\n  c")
+    assert class_run._headline(found) == "a b …", "what is left out is marked"
 
 
 def test_graders_end_with_the_run(tmp_path):

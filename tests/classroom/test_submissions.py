@@ -15,6 +15,8 @@ from user_kernels import TREE
 OTHER = TREE.replace("my_rung", "other")
 NAMES = {
     "anna.cu": ("anna", "", ""),
+    "bert.CU": ("bert", "", ""),
+    "carl/Work.PY": ("carl", "", ""),
     "Anna Lee_123_assignsubmission_file_tree.cu": ("Anna Lee", "123", ""),
     "Bo Kim_77_assignsubmission_file_/work.ipynb": ("Bo Kim", "77", ""),
     "leeanna_4711_998_tree-1.cu": ("leeanna", "4711", ""),
@@ -87,6 +89,7 @@ READ = {
                         "%%kernel my_rung\nold", f"%%kernel my_rung --elements 1\n{TREE}"),
     "lines.ipynb": notebook(["%%kernel my_rung\n", *TREE.splitlines(keepends=True)]),
     "crlf.cu": TREE.replace("\n", "\r\n"),
+    "a.PY": f'MINE = """\n{TREE}"""\n',
 }  # fmt: skip
 
 

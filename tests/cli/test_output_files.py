@@ -134,7 +134,7 @@ def test_a_failure_leaves_the_old_file(command, here, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(np, "save", fails)
         status, _, err = command("sum", "a.npy", "--output", path, "--force")
-    assert status == 2 and err == "gpureduce: No space left on device\n"
+    assert status == 2 and err == f"gpureduce: {path}: no space left on device\n"
     assert path.read_text() == "old" and len(os.listdir()) == 3
     assert command("sum", "a.npy", "--output", path, "--force")[0] == 0
     assert path.stat().st_mode & 0o777 == 0o640 and np.load(path) == 15

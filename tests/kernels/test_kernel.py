@@ -437,6 +437,8 @@ def test_device_functions(head):
     "head",
     [
         "template <typename T> __global__ void f(const T *__restrict__ in, T *out, size_t n)",
+        "template <typename T, typename A> __global__ void f(const T *in, A *out, size_t n)",
+        "template <class T, class A> __global__ void f(A *out, T in[], int n)",
         'extern "C" __global__ void f(const float in[], float* out, unsigned n)',
         "__global__ void __launch_bounds__(1024, 1) f(const float *in, float *out, int n)",
         "__global__\nvoid\nf(float *in,\n  float *out,\n  const size_t n)",
