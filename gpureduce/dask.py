@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import dask.array as da
@@ -77,11 +78,16 @@ def sum(
     meta = _meta(x, axis, keepdims, result)
     if strategy == "exact" and dtypes.is_exact(result):
         return da.reduction(
-            x, _digits, _Rounded(result), combine=_added, meta=meta, name="exact-sum", **how
+            x,
+            _digits,
+            partial(_rounded, result=result),
+            combine=_added,
+            meta=meta,
+            name="exact-sum",
+            **how,
         )
-    partial = dtypes.rounded_later(conversion).result
-    chunk = _Sums(strategy, partial)
-    return da.reduction(x, chunk, _Total(result), meta=meta, name="sum", **how)
+    chunk = partial(_sums, strategy=strategy, dtype=dtypes.rounded_later(conversion).result)
+    return da.reduction(x, chunk, partial(_total, result=result), meta=meta, name="sum", **how)
 
 
 def mean(
@@ -290,7 +296,9 @@ def _statistic(
     dtypes.convert(x.dtype, wanted)  # raises if it would lose something
     result = wanted if kind == words_of.MEAN else dtypes.part_of(wanted)
     skips_nan = skips_nan and dtypes.is_float(x.dtype)
-    chunk, last = _Digits(kind, skips_nan), _Finished(kind, result, finite("ddof", ddof), skips_nan)
+    chunk = partial(_digits_of, kind=kind, skips_nan=skips_nan)
+    last = partial(_finished, kind=kind, ddof=finite("ddof", ddof), result=result,
+                   skips_nan=skips_nan)  # fmt: skip
     return da.reduction(
         x, chunk, last, axis=axis, keepdims=keepdims, dtype=result, combine=_added,
         split_every=split_every, meta=_meta(x, axis, keepdims, result), concatenate=True,
@@ -341,75 +349,59 @@ def _added(words: words_of.Words, axis: tuple[int, ...], keepdims: bool) -> word
     return words.sum(axis=axis, keepdims=keepdims, dtype=np.int64)
 
 
-class _Rounded:
+def _rounded(
+    words: words_of.Words, axis: tuple[int, ...], keepdims: bool, *, result: np.dtype[Any]
+) -> Any:
     """Adds the last digits and rounds the sums."""
-
-    def __init__(self, result: np.dtype[Any]) -> None:
-        self.result = result
-
-    def __call__(self, words: words_of.Words, axis: tuple[int, ...], keepdims: bool) -> Any:
-        total = np.ascontiguousarray(_added(words, axis, keepdims))
-        return words_of.in_dtype(total, self.result)[()]
+    total = np.ascontiguousarray(_added(words, axis, keepdims))
+    return words_of.in_dtype(total, result)[()]
 
 
-class _Digits:
+def _digits_of(
+    chunk: Any, axis: tuple[int, ...], keepdims: bool, *, kind: int, skips_nan: bool
+) -> words_of.Words:
     """The digits of a chunk's sums, and of the sums of its squares after them."""
-
-    def __init__(self, kind: int, skips_nan: bool) -> None:
-        self.kind, self.skips_nan = kind, skips_nan
-
-    def __call__(self, chunk: Any, axis: tuple[int, ...], keepdims: bool) -> words_of.Words:
-        if self.kind == words_of.MEAN and not self.skips_nan:
-            return _digits(chunk, axis, keepdims)
-        array = _on_host(chunk)
-        numbers = None
-        if self.skips_nan:
-            numbers = ~dtypes.quietly(np.isnan, array)
-            array = np.where(numbers, array, array.dtype.type(0))
-        added = array
-        if self.kind == words_of.NORM:  # digits of squares have no infinities and nans
-            added = np.where(np.isfinite(array), array.dtype.type(0), abs(array))
-        words = _digits(added, axis, keepdims)
-        if numbers is not None:
-            words_of.set_counts(words, np.count_nonzero(numbers, axis=axis, keepdims=True))
-        if self.kind == words_of.MEAN:
-            return words
-        squares = words_of.of_squares(array, axis)
-        return np.concatenate([words, squares.reshape((*words.shape[:-1], -1))], axis=-1)
+    if kind == words_of.MEAN and not skips_nan:
+        return _digits(chunk, axis, keepdims)
+    array = _on_host(chunk)
+    numbers = None
+    if skips_nan:
+        numbers = ~dtypes.quietly(np.isnan, array)
+        array = np.where(numbers, array, array.dtype.type(0))
+    added = array
+    if kind == words_of.NORM:  # digits of squares have no infinities and nans
+        added = np.where(np.isfinite(array), array.dtype.type(0), abs(array))
+    words = _digits(added, axis, keepdims)
+    if numbers is not None:
+        words_of.set_counts(words, np.count_nonzero(numbers, axis=axis, keepdims=True))
+    if kind == words_of.MEAN:
+        return words
+    squares = words_of.of_squares(array, axis)
+    return np.concatenate([words, squares.reshape((*words.shape[:-1], -1))], axis=-1)
 
 
-class _Finished:
+def _finished(
+    words: words_of.Words, axis: tuple[int, ...], keepdims: bool, *, kind: int, ddof: float,
+    result: np.dtype[Any], skips_nan: bool,
+) -> Any:  # fmt: skip
     """Adds the last digits, and rounds what is made of them."""
-
-    def __init__(self, kind: int, result: np.dtype[Any], ddof: float, skips_nan: bool) -> None:
-        self.kind, self.result, self.ddof, self.skips_nan = kind, result, ddof, skips_nan
-
-    def __call__(self, words: words_of.Words, axis: tuple[int, ...], keepdims: bool) -> Any:
-        total = _added(words, axis, keepdims)
-        found = words_of.finished(total, self.kind, self.result, self.ddof)
-        if self.skips_nan:
-            found[words_of.counts(total) <= self.ddof] = np.nan
-        return found[()]
+    total = _added(words, axis, keepdims)
+    found = words_of.finished(total, kind, result, ddof)
+    if skips_nan:
+        found[words_of.counts(total) <= ddof] = np.nan
+    return found[()]
 
 
-class _Sums:
+def _sums(
+    chunk: Any, axis: tuple[int, ...], keepdims: bool, *, strategy: str, dtype: np.dtype[Any]
+) -> Any:
     """The sums of a chunk by another strategy, as a NumPy array."""
-
-    def __init__(self, strategy: str, dtype: np.dtype[Any]) -> None:
-        self.strategy, self.dtype = strategy, dtype
-
-    def __call__(self, chunk: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
-        strategy = "auto" if self.dtype.kind in "iu" else self.strategy
-        found = _sum(chunk, strategy, self.dtype, timing=False, axis=axis, keepdims=True).value
-        return found.get() if arrays.lies_on_a_gpu(found) else found
+    strategy = "auto" if dtype.kind in "iu" else strategy
+    found = _sum(chunk, strategy, dtype, timing=False, axis=axis, keepdims=True).value
+    return found.get() if arrays.lies_on_a_gpu(found) else found
 
 
-class _Total:
+def _total(sums: Any, axis: tuple[int, ...], keepdims: bool, *, result: np.dtype[Any]) -> Any:
     """Adds the sums of chunks."""
-
-    def __init__(self, result: np.dtype[Any]) -> None:
-        self.result = result
-
-    def __call__(self, sums: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
-        total = dtypes.quietly(np.sum, sums, axis=axis, keepdims=keepdims, dtype=sums.dtype)
-        return dtypes.quietly(np.asarray(total).astype, self.result)[()]
+    total = dtypes.quietly(np.sum, sums, axis=axis, keepdims=keepdims, dtype=sums.dtype)
+    return dtypes.quietly(np.asarray(total).astype, result)[()]

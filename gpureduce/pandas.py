@@ -65,7 +65,25 @@ def groupby(data: Any, by: Any = None, **how: Any) -> GroupBy:
     return GroupBy(grouped, data, as_index)
 
 
-class GroupBy:
+class _Statistics:
+    """The methods that groups and windows share."""
+
+    _made: Callable[..., Any]
+
+    def mean(self, numeric_only: bool = False) -> Any:
+        """The means."""
+        return self._made("mean", numeric_only)
+
+    def var(self, ddof: float = 1, numeric_only: bool = False) -> Any:
+        """The variances, by default with ddof=1."""
+        return self._made("var", numeric_only, ddof=ddof)
+
+    def std(self, ddof: float = 1, numeric_only: bool = False) -> Any:
+        """The standard deviations, by default with ddof=1."""
+        return self._made("std", numeric_only, ddof=ddof)
+
+
+class GroupBy(_Statistics):
     """Rows by group. Made by `groupby`.
 
     Missing values are left out, as in pandas. Results have pandas' dtypes and index.
@@ -87,18 +105,6 @@ class GroupBy:
     def sum(self, numeric_only: bool = False, min_count: int = 0) -> Any:
         """The sums. With fewer than `min_count` values, the sum is missing."""
         return self._made("sum", numeric_only, min_count=whole("min_count", min_count, -1, 2**62))
-
-    def mean(self, numeric_only: bool = False) -> Any:
-        """The means."""
-        return self._made("mean", numeric_only)
-
-    def var(self, ddof: float = 1, numeric_only: bool = False) -> Any:
-        """The variances, by default with ddof=1."""
-        return self._made("var", numeric_only, ddof=ddof)
-
-    def std(self, ddof: float = 1, numeric_only: bool = False) -> Any:
-        """The standard deviations, by default with ddof=1."""
-        return self._made("std", numeric_only, ddof=ddof)
 
     def count(self) -> Any:
         """The numbers of values that are not missing, of columns of any dtype."""
@@ -189,7 +195,7 @@ class ExactAccessor:
         return Rolling(self._of.rolling(window, min_periods, center, **how))
 
 
-class Rolling:
+class Rolling(_Statistics):
     """Windows of rows. Made by `ExactAccessor.rolling`.
 
     Results have pandas' index and dtype, float64. As in pandas, missing values and infinities are
@@ -208,18 +214,6 @@ class Rolling:
     def sum(self, numeric_only: bool = False) -> Any:
         """The sums."""
         return self._made("sum", numeric_only)
-
-    def mean(self, numeric_only: bool = False) -> Any:
-        """The means."""
-        return self._made("mean", numeric_only)
-
-    def var(self, ddof: float = 1, numeric_only: bool = False) -> Any:
-        """The variances, by default with ddof=1."""
-        return self._made("var", numeric_only, ddof=ddof)
-
-    def std(self, ddof: float = 1, numeric_only: bool = False) -> Any:
-        """The standard deviations, by default with ddof=1."""
-        return self._made("std", numeric_only, ddof=ddof)
 
     def _made(self, kind: str, numeric_only: bool, **how: Any) -> Any:
         rolling, of = self._rolling, getattr(exact, f"rolling_{kind}")

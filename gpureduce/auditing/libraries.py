@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from gpureduce.core.arrays import as_array
 from gpureduce.core.dtypes import Array
-
-_ALIGNMENT = 64  # bytes
 
 
 class NotApplicable(Exception):
@@ -23,24 +20,22 @@ class NotApplicable(Exception):
 
 @dataclass(frozen=True)
 class Library:
-    """The functions of a library, which take its module and an array. A text says why it has none.
+    """A library's functions. Those that a library lacks are texts, which say why.
 
-    `zeros` makes a one-dimensional array at a multiple of 64 bytes. `host` copies to host memory.
-    `threads` and `stream` are contexts, `graph` and `compiled` change a function, and `moved` is on
-    the other side: a card, or host memory.
+    `zeros` makes a one-dimensional array at a multiple of 64 bytes, `host` copies to host memory.
+    From `stream` on, a function takes the module, an array, a function and its arguments, and
+    makes this call in another way.
     """
 
     name: str
     module: str
-    take: Callable[..., Any] = lambda module, x, rows, axis: module.take(x, rows, axis)
-    strides: Callable[..., Any] | str = lambda module, x: x.strides
+    host: Callable[[Any], Array] = np.asarray
     zeros: Callable[..., Any] = lambda module, x, n: module.zeros(n, x.dtype)
-    host: Callable[..., Array] = lambda module, x: np.asarray(x)
-    threads: Callable[..., Any] | str = "no call sets the number of the library's threads"
+    strides: Callable[..., Any] | str = lambda module, x: x.strides
     stream: Callable[..., Any] | str = "the library has no streams that a caller chooses"
     graph: Callable[..., Any] | str = "only functions of PyTorch are captured"
     compiled: Callable[..., Any] | str = "the library has no compiler of functions"
-    moved: Callable[..., Any] | str = "the library's arrays lie in host memory only"
+    device: Callable[..., Any] | str = "the library's arrays lie in host memory only"
 
     def own(self, method: str, *arguments: Any) -> Any:
         """What one of the functions returns. The library is imported: it has made an array."""
@@ -54,7 +49,7 @@ class Library:
 
         It has the order of axes in memory that `like` has, or the reverse one.
         """
-        if isinstance(self.strides, str):
+        if isinstance(self.strides, str) and (shift, step, reverse) == (0, 1, False):
             return x.copy()
         sizes = [abs(one) or math.inf for one in self.own("strides", like)]
         order = sorted(range(len(sizes)), key=lambda axis: -sizes[axis])[:: -1 if reverse else 1]
@@ -66,110 +61,90 @@ class Library:
 
 
 def _numpy_zeros(module: Any, x: Any, n: int) -> Any:
-    buffer = np.zeros(n * x.itemsize + _ALIGNMENT, np.uint8)
-    return buffer[-buffer.ctypes.data % _ALIGNMENT :][: n * x.itemsize].view(x.dtype)
+    buffer = np.zeros(n * x.itemsize + 64, np.uint8)
+    return buffer[-buffer.ctypes.data % 64 :][: n * x.itemsize].view(x.dtype)
 
 
-@contextlib.contextmanager
-def _cupy_stream(cupy: Any, x: Any) -> Iterator[None]:
+def _cupy_stream(cupy: Any, x: Any, f: Callable[..., Any], *arrays: Any) -> Any:
     with x.device:
         cupy.cuda.get_current_stream().synchronize()
         with cupy.cuda.Stream(non_blocking=True) as side:
-            yield
+            found = f(*arrays)
             side.synchronize()
+    return found
 
 
-@contextlib.contextmanager
-def _torch_threads(torch: Any, x: Any) -> Iterator[None]:
-    """One thread, or two where PyTorch has one."""
-    if x.is_cuda:
-        raise NotApplicable("the arrays lie on a card")
-    before = torch.get_num_threads()
-    torch.set_num_threads(1 if before > 1 else 2)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-@contextlib.contextmanager
-def _torch_stream(torch: Any, x: Any) -> Iterator[None]:
+def _torch_stream(torch: Any, x: Any, f: Callable[..., Any], *arrays: Any) -> Any:
     if not x.is_cuda:
         raise NotApplicable("the arrays lie in host memory")
     with torch.cuda.device(x.device):
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
-            yield
+            found = f(*arrays)
         side.synchronize()
+    return found
 
 
-def _torch_graph(torch: Any, x: Any, f: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that captures each call, and plays it."""
-
-    def call(*arrays: Any) -> Any:
-        with _torch_stream(torch, x):
-            for _ in range(3):  # PyTorch's manual wants calls on another stream before the capture
-                f(*(one.clone() if isinstance(one, torch.Tensor) else one.copy() for one in arrays))
-        with torch.cuda.device(x.device):
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
-                found = f(*arrays)
-            graph.replay()
-            torch.cuda.synchronize()
-        return found
-
-    return call
+def _torch_graph(torch: Any, x: Any, f: Callable[..., Any], *arrays: Any) -> Any:
+    for _ in range(3):  # PyTorch's manual wants calls on another stream before the capture
+        _torch_stream(torch, x, f, *(one.clone() for one in arrays))
+    with torch.cuda.device(x.device):
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            found = f(*arrays)
+        graph.replay()
+        torch.cuda.synchronize()
+    return found
 
 
-def _torch_compiled(torch: Any, x: Any, f: Callable[..., Any]) -> Callable[..., Any]:
-    """A function with code of its own: PyTorch stops to compile code after eight functions.
+def _torch_compiled(torch: Any, x: Any, f: Callable[..., Any], *arrays: Any) -> Any:
+    """By code of its own: PyTorch stops to compile code after eight functions.
 
     With fixed sizes: PyTorch would make those variable that another audit had changed.
     """
     own = eval("lambda *arrays: f(*arrays)", {"f": f})
-    return cast(Callable[..., Any], torch.compile(own, dynamic=False))
+    return torch.compile(own, dynamic=False)(*arrays)
 
 
-def _torch_moved(torch: Any, x: Any) -> Any:
+def _torch_device(torch: Any, x: Any, f: Callable[..., Any], *arrays: Any) -> Any:
     if not torch.cuda.is_available():
         raise NotApplicable("PyTorch sees no card")
-    return x.to("cpu" if x.is_cuda else "cuda")
+    other = "cpu" if x.is_cuda else "cuda"
+    return f(*(one.to(other) for one in arrays))
 
 
-def _jax_moved(jax: Any, x: Any) -> Any:
-    on_cpu = all(device.platform == "cpu" for device in x.devices())
+def _jax_device(jax: Any, x: Any, f: Callable[..., Any], *arrays: Any) -> Any:
+    (now,) = {device.platform for device in x.devices()}
     try:
-        return jax.device_put(x, jax.devices("gpu" if on_cpu else "cpu")[0])
+        other = jax.devices("gpu" if now == "cpu" else "cpu")[0]
     except RuntimeError:
         raise NotApplicable("JAX sees no card") from None
+    return f(*jax.device_put(arrays, other))
 
 
 NUMPY = Library("NumPy", "numpy", zeros=_numpy_zeros)
 _CUPY = Library(
-    "CuPy", "cupy", host=lambda cupy, x: cupy.asnumpy(x), stream=_cupy_stream,
-    moved=lambda cupy, x: cupy.asnumpy(x),
+    "CuPy", "cupy", host=lambda x: x.get(), stream=_cupy_stream,
+    device=lambda cupy, x, f, *arrays: f(*map(cupy.asnumpy, arrays)),
 )  # fmt: skip
 _TORCH = Library(
-    "PyTorch", "torch",
-    take=lambda torch, x, rows, axis: x.index_select(axis, torch.as_tensor(rows, device=x.device)),
-    strides=lambda torch, x: x.stride(),
-    zeros=lambda torch, x, n: torch.zeros(n, dtype=x.dtype, device=x.device),
-    host=lambda torch, x: as_array(x.detach().cpu().resolve_conj().resolve_neg()),
-    threads=_torch_threads, stream=_torch_stream, graph=_torch_graph, moved=_torch_moved,
-    compiled=_torch_compiled,
+    "PyTorch", "torch", host=lambda x: as_array(x.detach().cpu().resolve_conj().resolve_neg()),
+    zeros=lambda torch, x, n: x.new_zeros(n), strides=lambda torch, x: x.stride(),
+    stream=_torch_stream, graph=_torch_graph, compiled=_torch_compiled,
+    device=_torch_device,
 )  # fmt: skip
 _JAX = Library(
-    "JAX", "jax", take=lambda jax, x, rows, axis: jax.numpy.take(x, rows, axis),
-    strides="JAX decides on the layout of its arrays", moved=_jax_moved,
-    compiled=lambda jax, x, f: jax.jit(lambda *arrays: f(*arrays)),
+    "JAX", "jax", strides="JAX decides on the layout of its arrays", device=_jax_device,
+    compiled=lambda jax, x, f, *arrays: jax.jit(lambda *of: f(*of))(*arrays),
 )  # fmt: skip
 _BY_PACKAGE = {"numpy": NUMPY, "cupy": _CUPY, "torch": _TORCH, "jax": _JAX, "jaxlib": _JAX}
 
 
 def library_of(x: object) -> Library | None:
-    """The library of an array or a scalar; None of other objects."""
-    if not hasattr(x, "dtype") or not hasattr(x, "shape") or isinstance(x, np.ma.MaskedArray):
+    """The library of an array or a scalar; None of other objects, and subclasses such as masked."""
+    is_subclass = isinstance(x, np.ndarray) and type(x) not in (np.ndarray, np.memmap)
+    if is_subclass or not hasattr(x, "dtype") or not hasattr(x, "shape"):
         return None
     packages = [one.__module__.partition(".")[0] for one in type(x).__mro__]
     return next((_BY_PACKAGE[one] for one in packages if one in _BY_PACKAGE), None)

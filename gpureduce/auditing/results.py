@@ -1,26 +1,44 @@
-"""The results of a call, as arrays by their paths, and the differences between calls."""
+"""The results of a call, as arrays by their paths, and their distances from exact ones."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from gpureduce import exact
 from gpureduce.auditing.libraries import library_of
 from gpureduce.core.checks import shown
 from gpureduce.core.device_array import DeviceArray
-from gpureduce.core.dtypes import Array
+from gpureduce.core.dtypes import Array, quietly
 from gpureduce.core.results import SumResult
 
 Results = dict[str, Array]  # by paths: "" of a single array, or such as ['a'][1]
 
+# The exact results along axes, with each number of degrees of freedom.
+_EXACT: dict[str, Callable[..., list[Any]]] = {
+    "sum": lambda axes, dtype, x, *_: [exact.sum(x, axes, dtype)],
+    "mean": lambda axes, dtype, x, *_: [exact.mean(x, axes, dtype)],
+    "var": lambda axes, dtype, x, *_: [exact.var(x, axes, dtype, ddof=n) for n in (0, 1)],
+    "std": lambda axes, dtype, x, *_: [exact.std(x, axes, dtype, ddof=n) for n in (0, 1)],
+    "norm": lambda axes, dtype, x, *_: [exact.norm(x, axis=axes)],
+    "dot": lambda axes, dtype, *pair: [exact.vecdot(*pair, *axes)] if len(axes) == 1 else [],
+}
+TRUTHS = tuple(_EXACT)
+_PACKAGES = ("numpy", "cupy", "torch", "jax", "gpureduce")
+# Bound arguments with which a function has one of the exact results.
+_FORM = {"axis", "dim", "keepdims", "keepdim", "dtype", "strategy", "device"}
+
 
 def error_text(error: BaseException) -> str:
     """An error as one short line."""
-    lines = str(error).strip().splitlines() or [""]
-    return f"{type(error).__name__}: {lines[0][:70]}".rstrip(": ")
+    line, _, _ = str(error).strip().partition("\n")
+    return f"{type(error).__name__}: {line[:70]}".rstrip(": ")
 
 
 @contextlib.contextmanager
@@ -46,20 +64,10 @@ def results_of(found: Any, path: str = "") -> Results:
             f"{where} is {shown(found)}: a function must return arrays or numbers of NumPy, CuPy, "
             "PyTorch or JAX, or a list or dict of them"
         )
-    values: Array = library.own("host", found) if library else np.asarray(found)
-    kind, size = values.dtype.kind, values.itemsize
-    is_known = kind in "biumM" or (kind == "c" and size <= 16) or (kind == "f" and size <= 8)
-    if not is_known and values.dtype.name != "bfloat16":
-        raise TypeError(
-            f"{where} has the dtype {values.dtype}, which cannot be audited: use float64, for "
-            "example"
-        )
+    values = library.host(found) if library else np.asarray(found)
+    if values.dtype.char not in "?bhilqpBHILQPefdFDmM" and values.dtype.name != "bfloat16":
+        raise TypeError(f"{where} has the dtype {values.dtype}: return float64, for example")
     return {path: np.array(values, values.dtype.newbyteorder("="), order="C", subok=False)}
-
-
-def element(path: str, index: Any, shape: tuple[int, ...]) -> str:
-    """An element of a result, such as ['a'][3, 1], by its index in the flat array."""
-    return path + (str([int(i) for i in np.unravel_index(index, shape)]) if shape else "")
 
 
 def compared(got: Array, wanted: Array) -> tuple[Array, Array]:
@@ -79,42 +87,44 @@ def compared(got: Array, wanted: Array) -> tuple[Array, Array]:
     return differ, np.choose(nans, [far.astype(np.float64), np.nan, 0.0]).max(-1)
 
 
-def _taken(values: Array, rows: Any, axes: tuple[int, ...]) -> Array:
-    """The rows along each of the axes."""
-    for axis in axes:
-        values = np.take(values, rows, axis)
-    return values
+@dataclass(frozen=True)
+class Accuracy:
+    """The greatest and the mean distance in ulps from the exact results, each rounded once."""
+
+    truth: str
+    greatest: float
+    mean: float
 
 
-class Differences:
-    """The results that differ from a reference in at least one of several calls."""
+def recognised(f: Any) -> str | None:
+    """The truth of a function of a known library, also of one with bound arguments."""
+    if isinstance(f, functools.partial) and not f.args and f.keywords.keys() <= _FORM:
+        f = f.func
+    package = str(getattr(f, "__module__", None) or "torch").partition(".")[0]
+    name = str(getattr(f, "__name__", ""))
+    return name if name in TRUTHS and package in _PACKAGES else None
 
-    def __init__(self, reference: Results) -> None:
-        self.reference = reference
-        self.masks = {path: np.zeros(one.size, np.bool_) for path, one in reference.items()}
-        self.ulps = 0.0
-        self.form = ""  # another number of results, another shape or dtype
-        self.first = (len(reference), 0, "", "")  # a result's number, an element, and both as text
 
-    def add(self, found: Results, rows: Any, axes: Mapping[str, tuple[int, ...]]) -> None:
-        """Compares the results in `axes` with these rows of the reference."""
-        if found.keys() != self.reference.keys():
-            self.form = f"{len(found)} results in place of {len(self.reference)}, or other keys"
-            return
-        for number, path in enumerate(axes):
-            got, before = found[path], self.reference[path]
-            wanted = _taken(before, rows, axes[path])
-            forms = [f"{one.dtype}{list(one.shape)}" for one in (got, wanted)]
-            if forms[0] != forms[1]:
-                self.form = f"{forms[0]} in place of {forms[1]} {path}".rstrip()
-            elif not np.array_equal(got.ravel().view("u1"), wanted.ravel().view("u1")):
-                differ, far = compared(got, wanted)
-                indexes = _taken(np.arange(before.size).reshape(before.shape), rows, axes[path])
-                self.masks[path][indexes[differ]] = True
-                self.ulps = float(np.max(far[differ], initial=self.ulps))
-                if differ.any():
-                    at = np.where(differ, indexes, indexes.max() + 1).argmin()
-                    where = element(path, first := indexes.flat[at], before.shape)
-                    note = f"{got.flat[at]} in place of {wanted.flat[at]}"
-                    new = (number, int(first), where, note)
-                    self.first = min(self.first, new, key=lambda one: one[:2])
+def measured(truth: str, arrays: Sequence[Array], results: Results) -> Accuracy:
+    """The distances. Of the axes and degrees of freedom that fit the results, the nearest count."""
+    got = next(iter(results.values()))
+    wanted = (quietly(one.astype, got.dtype) for one in _along_axes(truth, arrays, got))
+    distances = [np.nan_to_num(compared(got, one)[1], nan=np.inf) for one in wanted]
+    if not distances or len(results) > 1:
+        shapes = [one.shape for one in results.values()]
+        raise ValueError(f"truth={truth!r} has other shapes than f returns: {shapes}")
+    far = min(distances, key=lambda one: float(one.max(initial=0)))
+    return Accuracy(truth, float(far.max(initial=0)), float(far.sum() / max(far.size, 1)))
+
+
+def _along_axes(truth: str, arrays: Sequence[Array], got: Array) -> Iterator[Array]:
+    """The exact results along all axes that fit the results of the function."""
+    shape = arrays[0].shape
+    wide = [x.astype(np.promote_types(x.dtype, got.dtype)) for x in arrays]
+    numbers = wide if truth in ("norm", "dot") else arrays
+    for k in range(len(shape)):
+        for axes in itertools.combinations(range(len(shape)), k + 1):
+            kept = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
+            if got.shape in (kept, tuple(np.delete(shape, axes))):
+                found = _EXACT[truth](axes, got.dtype, *numbers)
+                yield from (np.reshape(one, got.shape) for one in found)

@@ -11,12 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from gpureduce import _host
-from gpureduce.core import arrays, device_results, dtypes, gpu_arrays, groups, registry
+from gpureduce.core import arrays, device_results, devices, dtypes, gpu_arrays, groups, registry
 from gpureduce.core.checks import flag
 from gpureduce.core.dtypes import Array
 from gpureduce.core.plan import Arguments, Plan, launch_sizes
 from gpureduce.core.results import Outcome, SumResult
 from gpureduce.core.running import Entries
+from gpureduce.core.schedule import Schedule
 
 _RUNNING, _BACK, _FROM_ZERO = 1, 2, 4  # csrc/engine/groups.h
 _OURS = "running_tiles"
@@ -145,6 +146,19 @@ def arguments_of_run(
     return request, values, None, np.empty_like(values)
 
 
-def last_entry(entries: Array) -> bytes:
-    """The last running sum as an accumulator, whose number is in the first of 8 bytes."""
+def last_sum(
+    module: Any, how: str, plan: Plan, array: Array, schedule: Schedule, kept: list[Any]
+) -> bytes:
+    """The sum, or the last running sum, as an accumulator: a number of 8 bytes, or digits.
+
+    `how` is "watched" or "replay": the emulator appends what it has seen to `kept`.
+    """
+    device = devices.choose_device("emulator")
+    if plan.strategy.kind != "scan":
+        launch = plan.launch(device, schedule)
+        return bytes(getattr(module, f"{how}_sum")(array, launch, kept)[0])
+    result = plan.conversion.result
+    run = arguments_of_run(module, plan.strategy, array, result, plan.block, plan.grid)
+    getattr(module, f"{how}_run")(*run, device.index, schedule.number, schedule.seed, kept)
+    entries: Array = run[-1]
     return entries[-1:].tobytes().ljust(8, b"\0")

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpureduce import _host
-from gpureduce.core import devices, dtypes, exact, registry, running_on_device, sources
+from gpureduce.core import dtypes, exact, registry, running_on_device, sources
 from gpureduce.core.checks import listed, named_keywords, whole
 from gpureduce.core.plan import Plan, launch_of
 from gpureduce.core.schedule import ORDERS, Schedule, checked
@@ -202,7 +202,6 @@ def examine(
     found = _Found(n=n, dtype=dtype, block=block, grid=grid or None)
     finish = strategy.finishes[0] if len(strategy.finishes) == 1 else None
     plan = Plan(strategy, conversion, block, grid, finish)
-    device = devices.choose_device("emulator")
     orders = dict(map(named_schedule, schedules))
     left = list(orders)
     while left:
@@ -213,7 +212,7 @@ def examine(
             reset()
         reports: list[str] = []
         try:
-            bits = _watched(module, plan, device, array, schedule, reports)
+            bits = running_on_device.last_sum(module, "watched", plan, array, schedule, reports)
             value = value_of(conversion, bits)
             if value != expected:
                 found.wrong[name] = value
@@ -237,21 +236,6 @@ def examine(
         found.races(), tuple(found.barriers.values()), found.faults, found.wrong, expected,
         tuple(found.unwritten.values()), tuple(found.alike.values()), found.stops,
     )  # fmt: skip
-
-
-def _watched(
-    module: ModuleType, plan: Plan, device: devices.Device, array: dtypes.Array,
-    schedule: Schedule, reports: list[str],
-) -> bytes:  # fmt: skip
-    """Runs the kernels once and appends a report. Returns the sum, or the last running sum."""
-    if plan.strategy.kind != "scan":
-        return bytes(module.watched_sum(array, plan.launch(device, schedule), reports)[0])
-    result = plan.conversion.result
-    run = running_on_device.arguments_of_run(
-        module, plan.strategy, array, result, plan.block, plan.grid
-    )
-    module.watched_run(*run, device.index, schedule.number, schedule.seed, reports)
-    return running_on_device.last_entry(run[-1])
 
 
 def value_of(conversion: dtypes.Conversion, bits: bytes) -> Any:

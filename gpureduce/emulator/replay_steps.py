@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gpureduce import _emulator_traced as traced
-from gpureduce.core import devices, dtypes, exact, registry, running_on_device
+from gpureduce.core import dtypes, exact, registry, running_on_device
 from gpureduce.core.plan import Plan
 from gpureduce.core.schedule import Schedule
 from gpureduce.emulator.counts import NAMES
@@ -304,19 +304,11 @@ def record(
     plan = Plan(
         strategy, dtypes.convert_for(array.dtype, wanted, strategy.pair), block, grid, finish
     )
-    launch = plan.launch(devices.choose_device("emulator"), schedule)
     kept: list[Any] = []
     bits, fault = b"", ""
     traced.free_scratch()  # another run may have left a ticket drawn
     try:
-        if strategy.kind == "scan":
-            how = running_on_device.arguments_of_run(
-                traced, strategy, array, plan.conversion.result, block, grid
-            )
-            traced.replay_run(*how, launch.device, schedule.number, schedule.seed, kept)
-            bits = running_on_device.last_entry(how[-1])
-        else:
-            bits = bytes(traced.replay_sum(array, launch, kept)[0])
+        bits = running_on_device.last_sum(traced, "replay", plan, array, schedule, kept)
     except CudaError as error:
         fault = str(error)
     except MemoryError:

@@ -14,6 +14,7 @@ import numpy as np
 from gpureduce.bench.benchmark import benchmark
 from gpureduce.core import devices, dtypes
 from gpureduce.core.devices import Device
+from gpureduce.core.dtypes import Array
 from gpureduce.core.plan import Launch
 from gpureduce.core.registry import Strategy
 from gpureduce.core.summation import sum as sum_of
@@ -98,14 +99,12 @@ class _OnCard(Subject):
 
     device: Device
 
-    def run(
-        self, array: np.ndarray[Any, Any], case: Case, traced: bool = False, fresh: bool = True
-    ) -> Any:
-        """The accumulator that the kernel leaves. Raises CudaError for a fault."""
+    def run(self, array: Array, case: Case, traced: bool = False, fresh: bool = True) -> Array:
+        """The sum that the kernel leaves. Raises CudaError for a fault."""
         launch = Launch(self.strategy.index, self.load, self.acc, case.block, case.grid,
                         self.finish, self.device.index, timed=False)  # fmt: skip
         bits = devices.module_of(self.device).sum(array, launch)[0]
-        return np.frombuffer(bits, dtypes.number_of(self.acc), count=1)[0]
+        return self._entries(bits)
 
     def fault(self, error: Exception) -> str:
         """CUDA's name of the error and its text."""

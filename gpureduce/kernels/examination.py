@@ -457,5 +457,5 @@ def _reason(
         return _with_unwritten(found, subject, first)
     if first.fault:
         return subject.with_line(first)
-    first = replace(first, counted=subject.counted(first.case))
+    first = replace(first, counted=subject.counted(first))
     return _with_unwritten(found, subject, first)

@@ -17,6 +17,7 @@ import numpy as np
 
 from gpureduce import _emulator, _emulator_traced, _host
 from gpureduce.core import bounds, dtypes, registry, running_on_device
+from gpureduce.core.dtypes import Array
 from gpureduce.core.plan import Launch
 from gpureduce.core.registry import Strategy
 from gpureduce.core.schedule import ORDERS
@@ -128,6 +129,7 @@ class Subject:
     text: str  # of the kernel, for messages
     # By the emulator that sees accesses whose values the kernel does not use.
     traced: bool = field(default=False, kw_only=True)
+    entry: int = field(default=-1, kw_only=True)  # of running sums, where one number is asked for
 
     @property
     def _elements(self) -> np.dtype[Any]:
@@ -140,50 +142,51 @@ class Subject:
 
     def by_host(self) -> Self:
         """The same kernel, but the host adds up its block sums. The same if it has none."""
-        if self.strategy.traits & _host.FINISHES:
+        if self.strategy.traits & _host.FINISHES or self.strategy.kind == "scan":
             return self
         strategy = dataclasses.replace(self.strategy, finishes=("host",))
         return dataclasses.replace(self, finish=registry.finish_number("host"), strategy=strategy)
 
-    def run(
-        self, array: np.ndarray[Any, Any], case: Case, traced: bool = False, fresh: bool = True
-    ) -> Any:
-        """The accumulator that the kernel leaves. Raises CudaError for a fault.
+    def run(self, array: Array, case: Case, traced: bool = False, fresh: bool = True) -> Array:
+        """The sum that the kernel leaves, or all entries. Raises CudaError for a fault.
 
         The traced emulator knows the line of an illegal access. Without `fresh`, scratch memory and
         ticket are as the sum before has left them.
         """
-        module = self._module(case, traced, fresh)
-        return self._number(module.sum(array, self._launch(case))[0])
-
-    def _module(self, case: Case, traced: bool, fresh: bool) -> Any:
         lockstep = case.order.startswith("lockstep")
         module = _emulator_traced if traced or self.traced or lockstep else _emulator
         if fresh:  # memory of exactly this size, and nothing left of the case before
             module.free_scratch()
-        return module
+        return self._run_on(module, array, case)
+
+    def _run_on(self, module: Any, array: Array, case: Case) -> Array:
+        return self._entries(module.sum(array, self._launch(case))[0])
 
     def operations(self, case: Case) -> tuple[dict[str, int], int, Failure | None]:
-        """The counters and the blocks of a case's launches, and what is wrong with its sum."""
+        """The counters and the blocks of a case's launches, and what is wrong with its sums."""
         array = self.numbers(case)
         _emulator_traced.free_scratch()
+        counters, blocks, got = self._counted_on(array, case)
+        if case.order == "lockstep":  # counts are made in the usual order
+            return counters, blocks, self.wrong(case)
+        return counters, blocks, self._judged(array, case, got)
+
+    def _counted_on(self, array: Array, case: Case) -> tuple[dict[str, int], int, Array]:
         # The memory ends where the array ends. So that it begins at a sector, as a card's memory
         # does, it is first taken for an array of whole sectors.
         _emulator_traced.sum(np.zeros(-(-case.n // 32) * 32, array.dtype), self._launch(case))
         bits, counters, blocks = trace.count_sum(array, self._launch(case))
-        if case.order == "lockstep":  # counts are made in the usual order
-            return counters, blocks, self.wrong(case)
-        return counters, blocks, self._judged(array, case, self._number(bits))
+        return counters, blocks, self._entries(bits)
 
     def _launch(self, case: Case) -> Launch:
         order, _, seed = case.order.partition(" ")
         return Launch(self.strategy.index, self.load, self.acc, case.block, case.grid,
                       self.finish, 0, ORDERS.index(order), int(seed or 0), False)  # fmt: skip
 
-    def _number(self, bits: bytes) -> Any:
-        return np.frombuffer(bits, dtypes.number_of(self.acc), count=1)[0]
+    def _entries(self, bits: bytes) -> Array:
+        return np.frombuffer(bits, dtypes.number_of(self.acc), count=1)
 
-    def numbers(self, case: Case) -> np.ndarray[Any, Any]:
+    def numbers(self, case: Case) -> Array:
         """The elements of a case."""
         random = np.random.Generator(np.random.PCG64(case.n * 2048 + case.block))
         if case.numbers == "nan":
@@ -222,22 +225,29 @@ class Subject:
             return Failure(case, fault=self.fault(error))
         return failure
 
-    def _judged(self, array: np.ndarray[Any, Any], case: Case, got: Any) -> Failure | None:
-        """What is wrong with a sum; None if nothing is."""
-        if not self.is_float:
-            bits = 8 * got.dtype.itemsize
-            wide = np.uint64 if array.dtype.kind == "u" else np.int64  # wraps around, as sums do
-            expected = int(array.sum(dtype=wide)) % 2**bits
-            if int(got) == expected:
-                return None
-            return Failure(case, self._shown(int(got)), self._shown(expected))
-        exact = math.fsum(array.astype(np.float64).tolist())
-        bound = 0.0
-        if case.numbers == "cancellation":
-            magnitude = math.fsum(np.abs(array.astype(np.float64)).tolist())
-            bound = bounds.in_any_order(case.n, got.dtype.name, magnitude)
-        right = math.isnan(got) if math.isnan(exact) else abs(float(got) - exact) <= bound
-        return None if right else Failure(case, repr(float(got)), repr(exact))
+    def _judged(self, array: Array, case: Case, got: Array) -> Failure | None:
+        """What is wrong with a sum, or with the first wrong entry; None if nothing is."""
+        wanted = self.wanted(array)
+        wrong = got != wanted
+        if self.is_float:
+            bound: Any = 0.0
+            if case.numbers == "cancellation":
+                magnitude = self.wanted(np.abs(array.astype(np.float64)))
+                bound = magnitude * bounds.in_any_order(case.n, got.dtype.name, 1.0)
+            far = np.abs(got.astype(np.float64) - wanted)
+            wrong = ~((far <= bound) | (np.isnan(got) & np.isnan(wanted)))
+        if not wrong.any():
+            return None
+        at = int(np.argmax(wrong))
+        entry = at if self.strategy.kind == "scan" else None
+        return Failure(case, self._shown(got[at]), self._shown(wanted[at]), entry=entry)
+
+    def wanted(self, array: Array) -> Array:
+        """The right sum, or the right entries: floats, or unsigned numbers that wrap around."""
+        if self.is_float:
+            return np.array([math.fsum(array.astype(np.float64).tolist())])
+        wide = np.uint64 if array.dtype.kind == "u" else np.int64
+        return np.array([array.sum(dtype=wide)]).astype(dtypes.number_of(self.acc))
 
     def fault(self, error: Exception) -> str:
         """The message for a failed launch."""
@@ -251,14 +261,25 @@ class Subject:
             return dataclasses.replace(failure, fault=self.fault(error))
         return failure
 
-    def _shown(self, total: int) -> str:
-        """An integer sum as text: accumulators are unsigned, also for signed elements."""
+    def _shown(self, total: Any) -> str:
+        """A sum as text: accumulators are unsigned, also for signed elements."""
+        if self.is_float:
+            return repr(float(total))
         bits = 8 * dtypes.number_of(self.acc).itemsize
         signed = self._elements.kind == "i" and total >= 2 ** (bits - 1)
-        return str(total - 2**bits if signed else total)
+        return str(int(total) - 2**bits if signed else total)
 
-    def counted(self, case: Case) -> tuple[tuple[int, int], ...]:
-        """The elements that are not added exactly once, with how often they are."""
+    def counted(self, failure: Failure) -> tuple[tuple[int, int], ...]:
+        """The elements that are not added exactly once, with how often they are.
+
+        Of running sums, those up to the first wrong entry.
+        """
+        case, entry = failure.case, failure.entry
+        if entry is not None:
+            found = dataclasses.replace(self, entry=entry)._miscounted(case)
+            return tuple(
+                next((up for one in found if (up := [x for x in one if x[0] <= entry])), ())
+            )
         ones = self._sum_of(np.ones(case.n, self._elements), case)
         if self._sum_of(np.zeros(case.n, self._elements), case) != 0:
             return ()  # the elements are not all that it adds
@@ -267,11 +288,13 @@ class Subject:
             small = np.arange(case.n) % 5
             if self._sum_of(small.astype(self._elements), case) == times * int(small.sum()):
                 return tuple((i, times) for i in range(case.n))
-        for base, most in _BASES if case.n <= MOST_NAMED else ():
-            found = self._by_digits(case, base) if case.n <= most else []
-            if found and self._explains(found, case):
-                return tuple(found)
-        return ()
+        return tuple(next((x for x in self._miscounted(case) if x and self._explains(x, case)), ()))
+
+    def _miscounted(self, case: Case) -> Iterator[list[tuple[int, int]]]:
+        """By numbers to each base: the elements that are not added exactly once."""
+        for base, most in _BASES:
+            if case.n <= min(most, MOST_NAMED):
+                yield self._by_digits(case, base)
 
     def _by_digits(self, case: Case, base: int) -> list[tuple[int, int]]:
         """The elements that are not added exactly once, if all are added less than `base` times.
@@ -302,10 +325,10 @@ class Subject:
                     found.append((first + k, times))
         return found
 
-    def _sum_of(self, array: np.ndarray[Any, Any], case: Case) -> int | None:
+    def _sum_of(self, array: Array, case: Case) -> int | None:
         """The kernel's sum; None for a fault, and for one that is not finite."""
         try:
-            total = self.run(array, case)
+            total = self.run(array, case)[self.entry]
         except CudaError:
             return None
         return int(total) if math.isfinite(total) else None
@@ -326,84 +349,31 @@ class Subject:
 
 @dataclass(frozen=True)
 class ScanSubject(Subject):
-    """A kernel that makes running sums. Where one number is asked for, it is that of `entry`."""
+    """A kernel that makes running sums."""
 
-    entry: int = -1
-
-    def by_host(self) -> Self:
-        """The same: nothing is left to be added up."""
-        return self
-
-    def run(
-        self, array: np.ndarray[Any, Any], case: Case, traced: bool = False, fresh: bool = True
-    ) -> Any:
-        """All entries. Raises CudaError for a fault."""
-        module = self._module(case, traced, fresh)
+    def _run_on(self, module: Any, array: Array, case: Case) -> Array:
         order, _, seed = case.order.partition(" ")
         how = self._arguments(module, array, case)
         module.run(*how, 0, ORDERS.index(order), int(seed or 0))
         return self._unsigned(how[-1])
 
-    def operations(self, case: Case) -> tuple[dict[str, int], int, Failure | None]:
-        """The counters and the blocks of a case's launches, and what is wrong with its entries."""
-        array = self.numbers(case)
+    def _counted_on(self, array: Array, case: Case) -> tuple[dict[str, int], int, Array]:
         how = self._arguments(_emulator_traced, array, case)
-        _emulator_traced.free_scratch()
-        counters, blocks = trace.count_entries(*how)
-        if case.order == "lockstep":  # counts are made in the usual order
-            return counters, blocks, self.wrong(case)
-        return counters, blocks, self._judged(array, case, self._unsigned(how[-1]))
+        return *trace.count_entries(*how), self._unsigned(how[-1])
 
-    def _arguments(self, module: Any, array: np.ndarray[Any, Any], case: Case) -> tuple[Any, ...]:
+    def _arguments(self, module: Any, array: Array, case: Case) -> tuple[Any, ...]:
         return running_on_device.arguments_of_run(
             module, self.strategy, array, array.dtype, case.block, case.grid
         )
 
-    def _unsigned(self, numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def _unsigned(self, numbers: Array) -> Array:
         return numbers if self.is_float else numbers.view(f"u{numbers.itemsize}")
 
-    def _judged(self, array: np.ndarray[Any, Any], case: Case, got: Any) -> Failure | None:
-        wanted = self.wanted(array)
-        if self.is_float:
-            magnitude = np.cumsum(np.abs(array.astype(np.float64)))
-            far = np.abs(got.astype(np.float64) - wanted)
-            bound = magnitude * bounds.in_any_order(case.n, got.dtype.name, 1.0)
-            bound = bound if case.numbers == "cancellation" else np.zeros(case.n)
-            wrong = ~((far <= bound) | (np.isnan(got) & np.isnan(wanted)))
-        else:
-            wrong = got != wanted
-        if not wrong.any():
-            return None
-        at = int(np.argmax(wrong))
-        shown, expected = [repr(float(one[at])) if self.is_float else self._shown(int(one[at]))
-                 for one in (got, wanted)]  # fmt: skip
-        return Failure(case, shown, expected, entry=at)
-
-    def wanted(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def wanted(self, array: Array) -> Array:
         """The right entries. Sums of whole numbers below 2^24 and of nan are right in any order."""
         if self.is_float:
             return np.cumsum(array.astype(np.float64))
         return np.cumsum(self._unsigned(array), dtype=f"u{array.itemsize}")
-
-    def counted(self, case: Case) -> tuple[tuple[int, int], ...]:
-        """The elements up to the first wrong entry that are not in it exactly once."""
-        failure = self.wrong(case)
-        if failure is None or failure.entry is None:
-            return ()
-        tried = dataclasses.replace(self, entry=failure.entry)
-        for base, most in _BASES if case.n <= MOST_NAMED else ():
-            found = tried._by_digits(case, base) if case.n <= most else []
-            found = [(i, times) for i, times in found if i <= failure.entry]
-            if found:
-                return tuple(found)
-        return ()
-
-    def _sum_of(self, array: np.ndarray[Any, Any], case: Case) -> int | None:
-        try:
-            total = self.run(array, case)[self.entry]
-        except CudaError:
-            return None
-        return int(total) if math.isfinite(total) else None
 
     def other(self, where: Domain) -> str:
         """What the kernel makes in place of running sums, if that is known; else empty."""
@@ -436,7 +406,7 @@ def subject_of(strategy: Strategy, *how: Any) -> Subject:
     return (ScanSubject if strategy.kind == "scan" else Subject)(strategy, *how)
 
 
-def _cancelling(random: np.random.Generator, n: int) -> np.ndarray[Any, Any]:
+def _cancelling(random: np.random.Generator, n: int) -> Array:
     large = random.integers(1, 1000, n) * 2.0**5  # float16 ends at 65504
     large[n // 2 :] = -large[: n - n // 2]
     return large + random.random(n)
@@ -618,4 +588,4 @@ def _shrunk(
         return subject.with_line(best)
     if best.case.numbers != "different":
         return best
-    return dataclasses.replace(best, counted=subject.counted(best.case))
+    return dataclasses.replace(best, counted=subject.counted(best))

@@ -7,7 +7,6 @@ import dataclasses
 import functools
 import json
 import math
-import sys
 import threading
 import tracemalloc
 
@@ -18,7 +17,7 @@ import pytest
 import gpureduce
 from cases import run_python
 from gpureduce import exact
-from gpureduce.auditing import checks, libraries
+from gpureduce.auditing import libraries
 from gpureduce.auditing.checks import CHECKS
 
 N = 9
@@ -50,18 +49,18 @@ def now(monkeypatch):
         yield
         now.discard(name)
 
-    def called(name, f, *arrays):
-        with within(name):
-            return f(*arrays)
+    def by(name):
+        def call(module, x, f, *arrays):
+            here = name if threading.current_thread() is MAIN else "its own"
+            with within(here):
+                return f(*arrays)
 
-    in_threads = threading.current_thread
+        return call
+
     fake = dataclasses.replace(
         libraries.NUMPY,
-        threads=lambda module, x: within("threads"),
-        stream=lambda module, x: within("stream" if in_threads() is MAIN else "its own"),
-        graph=lambda module, x, f: functools.partial(called, "graph", f),
-        compiled=lambda module, x, f: functools.partial(called, "compiled", f),
-        moved=lambda module, x: x.view(Moved),
+        device=lambda module, x, f, *arrays: f(*(one.view(Moved) for one in arrays)),
+        **{name: by(name) for name in ("stream", "graph", "compiled")},
     )
     monkeypatch.setitem(libraries._BY_PACKAGE, "numpy", fake)
     return now
@@ -95,7 +94,7 @@ def test_a_fault_fails_its_check_alone(name, now):
         return
     assert failed(found) == [name] and not found
     (one,) = (one for one in found.findings if one.check == name)
-    assert one.differ and one.results == N and one.first.startswith("[") and one.ulps > 1
+    assert one.differ and one.results and one.first.startswith("[") and one.ulps > 1
     assert "in place of" in one.note
     with pytest.raises(AssertionError, match=f"fails 1 of {len(NAMES)} checks: {name}"):
         gpureduce.assert_reproducible(f, X)
@@ -168,7 +167,7 @@ def test_distances():
     ]:  # fmt: skip
         left = iter([values[:1], *[values[1:]] * 99])
         (found,) = gpureduce.audit(lambda x, left=left: next(left), X, checks=["twice"]).findings
-        assert found.holds is False and (found.differ, found.first) == (1, "[0]"), values
+        assert found.holds is False and (found.differ, found.first) == (3, "[0]"), values
         np.testing.assert_equal(found.ulps, expected)
     bits = iter(range(0x7FC00000, 0x7FC00100))
     assert gpureduce.audit(lambda x: np.array([next(bits)], "u4").view("f4"), X)  # nans
@@ -181,12 +180,8 @@ def test_distances():
         (lambda x: exit(0), RuntimeError, "the function raises SystemExit: 0"),
         (lambda x: None, TypeError, "the result is None: a function must"),
         (lambda x: {"a": [1, "b"]}, TypeError, r"\['a'\]\[1\] is 'b'"),
-        (
-            lambda x: np.array([None]),
-            TypeError,
-            "the result has the dtype object, which cannot be audited",
-        ),
-        (lambda x: x.astype("g"), TypeError, "cannot be audited: use float64"),
+        (lambda x: np.array([None]), TypeError, "the result has the dtype object"),
+        (lambda x: x.astype("g"), TypeError, "has the dtype .*: return float64"),
         (lambda x: iter(x), TypeError, "a function must return arrays or numbers"),
         (lambda x: {"a": []}, TypeError, "the function returned {'a': .*, which has no arrays"),
         (lambda x: np.ma.masked_array(x, x > 0), TypeError, "the result is masked_array"),
@@ -234,7 +229,7 @@ def test_keys():
 
     assert gpureduce.audit(f, X)
     found = gpureduce.audit(lambda x: calls.append(0) or {len(calls): x.max()}, X)
-    assert "twice" in failed(found) and "or other keys" in str(found)
+    assert "twice" in failed(found) and "KeyError" in str(found)
 
 
 def in_threads(x, do):
@@ -243,30 +238,10 @@ def in_threads(x, do):
     return x.max(axis=1)
 
 
-def test_threads_that_stay_or_raise(monkeypatch):
-    never = threading.Event()
-    with monkeypatch.context() as patch:
-        patch.setattr(checks, "_LIMIT_S", 0.5)
-        found = gpureduce.audit(lambda x: in_threads(x, never.wait), X)
-    assert failed(found) == ["load"] and "the threads take more than " in str(found)
-    never.set()
-    found = gpureduce.audit(lambda x: in_threads(x, lambda: 1 / 0), X)
-    assert failed(found) == ["load"] and "a thread raises ZeroDivisionError" in str(found)
-
-    found = gpureduce.audit(lambda x: in_threads(x, sys.exit), X)
-    assert failed(found) == ["load"] and "SystemExit" in str(found)
-
-    def without_memory():
-        raise MemoryError
-
-    found = gpureduce.audit(lambda x: in_threads(x, without_memory), X)
-    assert found and "load" not in applied(found)
-
-
-def test_threads_have_the_callers_settings():
-    with np.errstate(over="raise"):  # the default is a warning
-        f = lambda x: x.max(axis=1) + (np.geterr()["over"] == "raise")  # noqa: E731
-        assert gpureduce.audit(f, X)
+def test_threads_that_raise():
+    for do, words in [(lambda: 1 / 0, "a thread raises ZeroDivisionError"), (exit, "SystemExit")]:
+        found = gpureduce.audit(lambda x, do=do: in_threads(x, do), X)
+        assert failed(found) == ["load"] and words in str(found)
 
 
 def test_other_shapes_and_late_errors():
@@ -295,15 +270,15 @@ def test_arrays_of_any_layout(x):
         (([1, 2],), {}, "argument 0 is a list: pass arrays"),
         ((np.ma.array(X),), {}, "is a MaskedArray: pass .* numpy.asarray"),
         ((X, np.array([None] * N)), {}, r"argument \[1\] has the dtype object"),
-        ((np.float32(1),), {}, "argument 0 has no axes"),
-        ((X[:0],), {}, "have 0 rows along the batch"),
-        ((X, X[:3]), {}, r"have 9, 3 rows .* along=\(0, None\)"),
-        ((), {}, "at least one array"),
-        ((X,), {"along": 2}, "along of argument 0 must be from -2 to 1, not 2"),
-        ((X,), {"along": (0, 0)}, "along has 2 entries for 1 array"),
+        ((np.float32(1),), {}, "argument 0 is a float32: pass arrays .* with axes"),
+        ((X[:0],), {}, r"have \[0\] rows along the batch"),
+        ((X, X[:3]), {}, r"have \[9, 3\] rows .* functools.partial"),
+        ((), {}, r"have \[\] rows"),
+        ((X,), {"along": 2}, "along must be from -2 to 1, not 2"),
+        ((X,), {"along": (0, 0)}, r"along must be a whole number, not \(0, 0\)"),
         ((X,), {"checks": ["twise"]}, "checks must be one of arguments, twice"),
         ((X,), {"truth": "summ"}, "truth must be one of sum, mean"),
-        ((X,), {"truth": "sum"}, r"truth=sum has no result of the shape \(9, 700\)"),
+        ((X,), {"truth": "sum"}, r"truth='sum' has other shapes than f returns: .\(9, 700\)"),
         ((X,), {"axis": 1}, "there are f, arrays, along"),
     ],
 )
@@ -313,8 +288,8 @@ def test_refused(arrays, options, words):
 
 
 def test_arrays_outside_the_batch():
-    f = lambda x, w: exact.sum(x[:, None] * w, 2)  # noqa: E731
-    assert gpureduce.audit(f, X, np.ones((N, 700), np.float32), along=(0, None))
+    w = np.ones((N, 700), np.float32)
+    assert gpureduce.audit(lambda x: exact.sum(x[:, None] * w, 2), X)
     assert not gpureduce.audit(lambda x, w: x.max(1) + w[:1].max(), X, X.copy())
 
 
@@ -328,8 +303,6 @@ def test_accuracy(truth, f):
     exactly = np.asarray(OURS[truth](X))
     assert found.truth == truth and 0 <= found.mean <= found.greatest < 100
     assert (found.greatest == 0) == np.array_equal(f(X), exactly)
-    found = gpureduce.audit(f, X, truth=OURS[truth], checks=["twice"]).accuracy
-    assert (found.truth, found.greatest > 0) == ("<lambda>", not np.array_equal(f(X), exactly))
     assert not gpureduce.audit(exact.vecdot, X, X, truth="dot", checks=["cut"]).accuracy.greatest
     f = lambda x: x.std(1, keepdims=True)  # noqa: E731
     assert gpureduce.audit(f, X, truth="std", checks=["cut"]).accuracy.greatest < 9
@@ -339,7 +312,7 @@ def test_accuracy(truth, f):
     ("f", "is_known"),
     [
         (functools.partial(np.sum, axis=1, keepdims=True), True),
-        (functools.partial(np.var, axis=1, ddof=1), True),
+        (functools.partial(np.var, axis=1), True),
         (functools.partial(np.var, axis=1, ddof=2), False),
         (functools.partial(np.sum, axis=1, initial=5), False),
         (functools.partial(np.sum, axis=1, where=X > 0), False),
@@ -354,15 +327,6 @@ def test_known_functions(f, is_known):
     found = gpureduce.audit(f, x, checks=["arguments"]).accuracy
     assert (found is not None) == is_known
     assert not is_known or found.greatest < 100
-
-
-@pytest.mark.parametrize("raised", [SystemExit(0), KeyError(1)])
-def test_a_truth_that_raises(raised):
-    def truth(x):
-        raise raised
-
-    with pytest.raises(RuntimeError, match=f"truth=truth raises {type(raised).__name__}: [01]"):
-        gpureduce.audit(np.sum, X, truth=truth)
 
 
 def test_along_of_numpy():
@@ -385,7 +349,7 @@ def test_reports():
     row = json.loads(found.to_json())
     assert (row["kind"], row["holds"], row["function"]) == ("audit", False, "sum(axis=1)")
     assert {one["check"]: one["holds"] for one in row["findings"]}["graph"] is None
-    assert found.page().startswith("<!DOCTYPE html>") and "<td" in found._repr_html_()
+    assert "<td" in found._repr_html_()
 
     def hostile(x):
         if len(x) != N:
@@ -393,7 +357,8 @@ def test_reports():
         return x
 
     found = gpureduce.audit(hostile, X)
-    assert "<script>" not in found.page() and "\x1b" not in found.page() + str(found)
+    page = found._repr_html_()
+    assert "<script>" not in page and "\x1b" not in page + str(found)
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
@@ -402,7 +367,7 @@ def test_torch(device):
     ours = pytest.importorskip("gpureduce.torch")
     x = torch.randn(4, 128_256, generator=torch.Generator().manual_seed(0)).to(device)
     found = gpureduce.audit(functools.partial(ours.sum, dim=1), x.requires_grad_())
-    expected = {"stream", "graph", "device"} if device == "cuda" else {"threads"}
+    expected = {"stream", "graph", "device"} if device == "cuda" else set()
     assert found and applied(found) >= expected | {"cut", "strides", "load", "compiled"}
     assert found.accuracy.greatest == 0
     assert gpureduce.audit(functools.partial(ours.sum, dim=1), x.bfloat16(), checks=["permuted"])
