@@ -116,7 +116,7 @@ def _axes(arrays: Sequence[Any], along: Any) -> tuple[list[int | None], int]:
         if axis is None:
             continue
         if not (n := len(x.shape)):
-            raise TypeError(f"argument {i} has no axes: its entry of along must be None")
+            raise TypeError(f"argument {i} has no axes: set its entry of along to None")
         axes[i] = whole(f"along of argument {i}", axis, -n, n - 1) % n
         rows.append(x.shape[axes[i]])
     if len({*rows}) != 1 or not rows[0]:

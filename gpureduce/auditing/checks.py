@@ -46,7 +46,7 @@ class Case:
         self.limit = _LIMIT_S + 100 * (time.monotonic() - start)
         self.reference = results_of(found)
         if not self.reference:
-            raise TypeError(f"the function returned {found!r}, which has no arrays")
+            raise TypeError(f"the function returned {found!r}, which contains no arrays")
         self.axes = self._axes()
 
     def _axes(self) -> dict[str, tuple[int, ...]]:

@@ -83,7 +83,7 @@ def _cupy_stream(cupy: Any, x: Any) -> Iterator[None]:
 def _torch_threads(torch: Any, x: Any) -> Iterator[None]:
     """One thread, or two where PyTorch has one."""
     if x.is_cuda:
-        raise NotApplicable("the arrays lie on a card")
+        raise NotApplicable("the arrays are on a GPU")
     before = torch.get_num_threads()
     torch.set_num_threads(1 if before > 1 else 2)
     try:
@@ -95,7 +95,7 @@ def _torch_threads(torch: Any, x: Any) -> Iterator[None]:
 @contextlib.contextmanager
 def _torch_stream(torch: Any, x: Any) -> Iterator[None]:
     if not x.is_cuda:
-        raise NotApplicable("the arrays lie in host memory")
+        raise NotApplicable("the arrays are in host memory")
     with torch.cuda.device(x.device):
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
@@ -133,7 +133,7 @@ def _torch_compiled(torch: Any, x: Any, f: Callable[..., Any]) -> Callable[..., 
 
 def _torch_moved(torch: Any, x: Any) -> Any:
     if not torch.cuda.is_available():
-        raise NotApplicable("PyTorch sees no card")
+        raise NotApplicable("PyTorch finds no GPU")
     return x.to("cpu" if x.is_cuda else "cuda")
 
 
@@ -142,7 +142,7 @@ def _jax_moved(jax: Any, x: Any) -> Any:
     try:
         return jax.device_put(x, jax.devices("gpu" if on_cpu else "cpu")[0])
     except RuntimeError:
-        raise NotApplicable("JAX sees no card") from None
+        raise NotApplicable("JAX finds no GPU") from None
 
 
 NUMPY = Library("NumPy", "numpy", zeros=_numpy_zeros)

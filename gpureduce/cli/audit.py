@@ -34,7 +34,7 @@ def _run(arguments: argparse.Namespace) -> None:
     )
     module, _, name = target.partition(":")
     if not module or not name:
-        raise ValueError(f"name a function as numpy:sum, MODULE:FUNCTION, not {target!r}")
+        raise ValueError(f"write the function as MODULE:FUNCTION, as in numpy:sum, not {target!r}")
     os.stat(file)  # raises for a file that is not there
     sys.path.insert(0, os.getcwd())
     with contextlib.redirect_stdout(sys.stderr):  # what the user's code prints
