@@ -227,7 +227,7 @@ def norm(
     if ord == 2:
         return _statistic(x, words_of.NORM, axis, None, keepdims, split_every)
     if x.dtype.kind == "c":
-        raise TypeError(f"the norm of order {ord} of complex numbers takes roots: take order 2")
+        raise TypeError(f"the norm of order {ord} of complex numbers takes roots: use ord=2")
     sizes = abs(x.astype(np.float64) if x.dtype.kind in "biu" else x)
     if ord == np.inf:
         return da.max(sizes, axis=axis, keepdims=keepdims, split_every=split_every)
@@ -292,7 +292,7 @@ def _statistic(
     wanted = own if dtype is None else dtypes.named(dtype).newbyteorder("=")
     if not dtypes.is_float(wanted):
         dtypes.convert(x.dtype, None)  # raises for elements that have no sums
-        raise TypeError(f"a statistic is a float or a complex number, not {wanted}")
+        raise TypeError(f"dtype must be a float or complex dtype, not {wanted}")
     dtypes.convert(x.dtype, wanted)  # raises if it would lose something
     result = wanted if kind == words_of.MEAN else dtypes.part_of(wanted)
     skips_nan = skips_nan and dtypes.is_float(x.dtype)

@@ -134,7 +134,7 @@ def _made(
         made = made._replace(kind=DEVIATION)
     if mean is not None and not arrays.lies_on_a_gpu(mean):
         if np.ndim(mean):
-            raise TypeError("mean must be a number, or an array on the GPU of the other array")
+            raise TypeError("mean must be a number, or an array on the same GPU as the data")
         made, mean = made._replace(mean=float(given_means(mean, ())[0])), None
     found = axis_on_device.made_gpu(
         a, made, axis, dtype, out, keepdims, other, where=where, mean=mean
@@ -227,7 +227,7 @@ def average(
     call = Call(a, axis, keepdims, True)
     w = weights_of(call, axis, Call(weights, None, False, True).array)
     if call.is_complex or w.dtype.kind == "c":
-        raise TypeError("average takes real numbers and weights")
+        raise TypeError("average takes real numbers and real weights, not complex ones")
     both = np.result_type(call.array.dtype, w.dtype, np.float64 if (
         call.array.dtype.kind in "biu") else call.array.dtype)  # fmt: skip
     above = terms_of(call.array, w, call.axes, both)
@@ -450,8 +450,8 @@ def segment_cumsum(
     segments.check_one_of(segment_ids, offsets)
     if arrays.lies_on_a_gpu(values):
         raise TypeError(
-            "segment_cumsum takes arrays in host memory: on a GPU, cumsum along an axis takes "
-            "segments of equal length, as rows of an array"
+            "segment_cumsum takes arrays in host memory only: for segments of equal length on a "
+            "GPU, reshape the array to rows and use cumsum along an axis"
         )
     size = None
     if num_segments is not None:
@@ -534,7 +534,7 @@ def norm(x: npt.ArrayLike, ord: float = 2, axis: Axis = None, keepdims: bool = F
         sums = call.of(MAGNITUDE)
         return call.stored(results(Finish(RATIO), sums, (), np.ones_like(n), part), None)
     if ord == 1:
-        raise TypeError("the norm of order 1 of complex numbers is a sum of roots: take order 2")
+        raise TypeError("the norm of order 1 of complex numbers is a sum of roots: use ord=2")
     sizes = np.abs(call.array.astype(part)) if not call.is_complex else norm(
         np.stack(call.parts(), axis=-1), axis=-1)  # fmt: skip
     return dtypes.quietly(np.max, sizes, axis=call.axes, keepdims=keepdims, initial=0)
@@ -544,7 +544,7 @@ def _largest(x: Any, axis: Axis, keepdims: bool) -> Any:
     """The largest |x|, by the array's library, which does not round it."""
     axes = groups.reduced_axes(axis, len(x.shape))
     if "float" not in str(x.dtype):
-        raise TypeError(f"on a GPU, the norm of order inf is of floats, not of {x.dtype}")
+        raise TypeError(f"on a GPU, the norm of order inf takes floats, not {x.dtype}")
     if any(x.shape[i] == 0 for i in axes):
         return norm(x, 1, axis, keepdims)  # zeros
     return axis_on_device.library_of(x).amax(abs(x), axis=axes, keepdims=keepdims)
@@ -567,7 +567,7 @@ def _check_alike(a: Any, b: Any) -> None:
             f"a {kind.__name__} of {dtype} of shape {shape}" for kind, shape, dtype in kinds
         )
         raise TypeError(
-            f"on a GPU, both arrays have one type, dtype and shape; these are {first} and {second}"
+            f"on a GPU, both arrays must have one type, dtype and shape, not {first} and {second}"
         )
 
 
@@ -585,8 +585,8 @@ def dot(a: npt.ArrayLike, b: npt.ArrayLike) -> Any:
         if len(x.shape) == 1 and x.shape == y.shape:
             return products_of(x, y, conjugates=False)
     raise ValueError(
-        "dot takes two one-dimensional arrays of one length, not of the shapes "
-        f"{shapes[0]} and {shapes[1]}: vecdot takes arrays of more dimensions"
+        f"dot takes two one-dimensional arrays of equal length, not of shapes {shapes[0]} and "
+        f"{shapes[1]}: use vecdot for more dimensions"
     )
 
 
@@ -600,5 +600,5 @@ def vecdot(x1: npt.ArrayLike, x2: npt.ArrayLike, axis: int = -1) -> Any:
     both = [arrays.as_array(one) for one in (x1, x2)]
     x, y = (np.moveaxis(one, groups.one_axis(axis, one.ndim), -1) for one in both)
     if x.shape[-1] != y.shape[-1]:
-        raise ValueError(f"along the axis, x1 has {x.shape[-1]} elements and x2 {y.shape[-1]}")
+        raise ValueError(f"along the axis, x1 has {x.shape[-1]} elements, but x2 {y.shape[-1]}")
     return products_of(*np.broadcast_arrays(x, y), conjugates=True)

@@ -228,7 +228,7 @@ class Rolling(_Statistics):
         for name, column in pd.DataFrame(rolling.obj).items():
             some = column.dropna() if column.dtype.kind in "iu" else column[:0]
             if len(some) and max(-int(some.min()), int(some.max())) > 2**53:
-                raise ValueError(f"{name!r} has integers beyond 2^53: windows are of float64")
+                raise ValueError(f"{name!r} has integers beyond 2^53: windows are made of float64")
         return rolling._apply(one, kind, numeric_only)  # pandas makes index, columns and float64
 
 
@@ -270,8 +270,8 @@ def _numbers_of(column: pd.Series, kind: str) -> np.dtype[Any]:
     own = _numbers(column.dtype)
     if own is None:
         raise TypeError(
-            f"column {column.name!r} has the dtype {column.dtype}, of which there is no {kind} "
-            "here: select other columns, or pass numeric_only=True"
+            f"column {column.name!r} has the dtype {column.dtype}, which has no exact {kind}: "
+            "select other columns, or pass numeric_only=True"
         )
     return own
 

@@ -107,8 +107,8 @@ class GroupBy:
         is_number = dtype.is_float() or dtype.is_integer() or dtype == pl.Boolean
         if (is_wide or not is_number) and kind != "count":
             raise TypeError(
-                f"column {column.name!r} has the dtype {dtype}, of which there is no {kind} here: "
-                "select other columns"
+                f"column {column.name!r} has the dtype {dtype}, which has no exact {kind}: select "
+                "other columns"
             )
         if column.null_count():
             ids = ids[column.is_not_null().to_numpy()]

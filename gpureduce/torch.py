@@ -312,8 +312,8 @@ def dot(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """
     if x.dim() != 1 or x.shape != y.shape:
         raise ValueError(
-            "dot takes two one-dimensional tensors of one length, not of the shapes "
-            f"{tuple(x.shape)} and {tuple(y.shape)}: vecdot takes tensors of more dimensions"
+            "dot takes two one-dimensional tensors of equal length, not of shapes "
+            f"{tuple(x.shape)} and {tuple(y.shape)}: use vecdot for more dimensions"
         )
     return vecdot(x.conj(), y)
 
@@ -325,7 +325,7 @@ def vecdot(x: torch.Tensor, y: torch.Tensor, *, dim: int = -1) -> torch.Tensor:
     of complex numbers and of elements that were broadcast, whose gradients PyTorch adds up.
     """
     if x.dtype != y.dtype:
-        raise TypeError(f"both tensors have one dtype, not {x.dtype} and {y.dtype}")
+        raise TypeError(f"both tensors must have one dtype, not {x.dtype} and {y.dtype}")
     _refuse_integers(x, "products", "torch.dot is exact for them")
     x, y = torch.broadcast_tensors(x, y)
     (axis,) = _checked(dim, x.dim()) or (0,)
@@ -337,7 +337,7 @@ def vecdot(x: torch.Tensor, y: torch.Tensor, *, dim: int = -1) -> torch.Tensor:
 
 def _refuse_integers(x: torch.Tensor, what: str, cure: str) -> None:
     if not (x.is_floating_point() or x.is_complex()):
-        raise TypeError(f"exact {what} are those of floats, not of {x.dtype}: {cure}")
+        raise TypeError(f"exact {what} take floats, not {x.dtype}: {cure}")
 
 
 def _statistic(

@@ -77,7 +77,7 @@ class Statistics:
         if not hasattr(self._of, "boundary"):  # coarsen takes no dimensions
             more = more | {"dim": dim} | ({"numeric_only": True} if is_frame else {})
         elif dim is not None:
-            raise TypeError("dim is given to coarsen, not to its statistics")
+            raise TypeError("pass dim to coarsen(...), not to its statistics")
         made = functools.partial(_reduced, kind=kind, skipna=skipna, **how)
         return self._of.reduce(made, keep_attrs=keep_attrs, **more)
 

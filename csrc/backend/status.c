@@ -28,8 +28,8 @@ gr_status gr_fail_cuda(gr_error *error, cudaError_t code, const char *call, cons
     snprintf(error->message, sizeof error->message, "%s: %s, from %s at %s:%d%s%s%s",
              cudaGetErrorName(code), cudaGetErrorString(code), call, file, line,
              error->lost
-                 ? "\nA kernel has faulted, and with it the CUDA context of this process is "
-                   "lost: restart the process."
+                 ? "\nA kernel has faulted, which destroyed the CUDA context of this process: "
+                   "restart the process."
                  : "",
              fault[0] ? "\n" : "", fault);
     return error->status;

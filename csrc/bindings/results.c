@@ -19,11 +19,11 @@ static const char *const names[GR_FIELDS] = {
 static PyTypeObject *sum_result_type, *timing_type;
 static PyObject *interned[GR_FIELDS];
 
-/* By key. Nothing is replaced or removed, so references borrowed from it stay valid. */
+/* Fields by key. Entries are never replaced or removed, so borrowed references stay valid. */
 static PyObject *common_fields;
 static gr_lock common_lock;
 
-/* Sets *place unless another thread has. Takes the reference; returns -1 if there is none. */
+/* Sets *place unless another thread already has. Steals the reference; returns -1 if it is NULL. */
 static int set_once(PyObject **place, PyObject *value)
 {
     PyObject *none = NULL;
@@ -120,7 +120,7 @@ PyObject *gr_timed(PyObject *value, PyObject *common, PyObject *const fields[GR_
         failed = failed || (fields[i] && PyDict_SetItem(attributes, interned[i], fields[i]) < 0);
         Py_XDECREF(fields[i]);
     }
-    if (!failed && !PyErr_Occurred()) /* a field whose object was not made is NULL */
+    if (!failed && !PyErr_Occurred()) /* a NULL field means a failed allocation */
         timing = timing_of(attributes);
     Py_XDECREF(attributes);
     return result_of(value, timing);

@@ -10,13 +10,13 @@
 #include <string.h>
 
 enum {
-    FEW_UNITS = 64,         /* tiles that are divided into chunks of rows */
+    FEW_UNITS = 64,         /* fewer tiles are divided into chunks of rows */
     MOST_CHUNKS = 64,       /* per tile */
-    FOLD_BELOW = 64,        /* columns */
-    FOLDED = 128,           /* columns that a folded row has at most */
-    FOLD_FROM_BYTES = 2048, /* of a sum's rows: below, packing is faster */
+    FOLD_BELOW = 64,        /* rows of fewer columns are folded */
+    FOLDED = 128,           /* most columns of a folded row */
+    FOLD_FROM_BYTES = 2048, /* least bytes of a sum's rows for folding: below, packing is faster */
     PACKED = 128,           /* columns of a packed tile */
-    STRIP_BYTES = 4096,     /* of few rows, whose sums are stored at once */
+    STRIP_BYTES = 4096,     /* of a strip: few rows, whose sums are stored at once */
     LEAST_STRIP = 128,      /* columns */
     MOST_STRIP = 512,
     LONG_STRIP = 1024,
@@ -45,7 +45,7 @@ static size_t round_up(size_t n)
 }
 
 /* Tiles of few rows are added up and stored strip by strip: their sums stay in the first-level
- * cache, and the rows are streams without a break that prefetchers could lose. */
+ * cache, and prefetchers see uninterrupted streams of rows. */
 static bool in_strips(const gr_axis_job *job)
 {
     return job->form == DIRECT && job->rows <= job->few_rows;
@@ -59,7 +59,8 @@ static size_t strip_of(const gr_axis_job *job)
     return columns < LEAST_STRIP ? LEAST_STRIP : gr_least(columns, MOST_STRIP);
 }
 
-/* Bytes. Larger units cost less, but those of a small array would be too few for all threads. */
+/* The bytes of a unit. Larger units cost less, but a small array needs enough units for all
+ * threads. */
 static size_t tile_of_strips(const gr_axis_job *job, size_t sums)
 {
     size_t most = 4 * GR_AXIS_TASK_BYTES, some = sums * job->rows * job->size / FEW_UNITS;
@@ -79,7 +80,7 @@ void gr_store_columns(const gr_columns *sums, const double *plane, size_t vector
     size_t whole = gr_columns_whole(sums, vector),
            some = first < whole ? gr_least(whole - first, run->count) : 0;
     gr_store_floats(run->out, run->out_step, plane + first, some, target);
-    if (some < run->count) /* in the overlapping group */
+    if (some < run->count) /* the last group overlaps the one before it */
         gr_store_floats(run->out + (ptrdiff_t)some * run->out_step, run->out_step,
                         plane + gr_column_place(sums, vector, first + some), run->count - some,
                         target);
@@ -111,7 +112,7 @@ static void keep_run(const gr_axis_job *job, gr_axis_run *run, void *context)
     task->runs[task->run_count++] = *run;
 }
 
-/* Sets the sums of a unit and how many columns it has. */
+/* Sets the sums of a unit, and the number of its columns. */
 static void set_unit(column_task *task, size_t unit)
 {
     const gr_axis_job *job = task->job;
@@ -216,8 +217,8 @@ static void store_unit(column_task *task)
     gr_end_plain(before);
 }
 
-/* The columns from the last start of a cache line to the first column. A strip of so many fewer is
- * followed by strips whose vectors lie in one line each, if rows do. */
+/* The columns between the last cache-line boundary and the first column. If the first strip is that
+ * much narrower, the vectors of later strips each lie in one cache line, if the rows' ones do. */
 static size_t past_line(const gr_axis_job *job, const unsigned char *in)
 {
     size_t bytes = (uintptr_t)in % CACHE_LINE;
@@ -345,7 +346,7 @@ static bool run_chunks(gr_axis_job *job)
     return !job->failed;
 }
 
-/* Parts of complex elements are columns beside each other. */
+/* Makes the parts of complex elements a dimension of adjacent columns. */
 static void split_parts(gr_axes *axes)
 {
     if (axes->components == 1)

@@ -13,13 +13,13 @@ static bool has_factors(const gr_axis_job *job)
     return job->axes->term == GR_TERM_PRODUCT;
 }
 
-/* Where the other factors of products are gathered. */
+/* The buffer's part for the second factors of products. */
 static unsigned char *factors_in(const gr_axis_job *job, unsigned char *buffer)
 {
     return buffer + GR_CHUNK_BLOCKS * GR_CPU_BLOCK * job->size;
 }
 
-/* Gathers elements of a row, or of rows that are one row. */
+/* Gathers the elements of one row, or of several rows that form one. */
 static void gather_from(const gr_axis_job *job, const gr_axes *axes, const unsigned char *in,
                         const unsigned char *mask, size_t first, size_t n, unsigned char *to)
 {
@@ -31,7 +31,7 @@ static void gather_from(const gr_axis_job *job, const gr_axes *axes, const unsig
     }
 }
 
-/* The same, and the other factors of products. */
+/* The same, and also gathers the second factors of products. */
 static void gather(const gr_axis_job *job, const unsigned char *in, const unsigned char *other,
                    size_t first, size_t n, unsigned char *to, unsigned char *factors)
 {
@@ -59,7 +59,7 @@ size_t gr_axis_chunk(const gr_axis_job *job, const gr_axis_run *row, size_t firs
     return n;
 }
 
-/* Whether the elements of rows follow each other at equal distances, as if they were of one row. */
+/* Whether the elements of all rows are at equal distances, as if they were one row. */
 static bool are_one_row(const gr_axis_job *job, const gr_axis_run *run)
 {
     const gr_axis *inner = gr_axis_inner(&job->axes->reduced);
@@ -68,7 +68,7 @@ static bool are_one_row(const gr_axis_job *job, const gr_axis_run *run)
            (!run->mask || run->mask_step == n * inner->mask);
 }
 
-/* Rows that are gathered: as many at a time as fit the buffer. */
+/* Adds up rows that must be gathered: as many at a time as fit the buffer. */
 static void gather_rows(const gr_axis_job *job, gr_axis_run *run, unsigned char *buffer)
 {
     size_t bytes = job->n * job->size, room = GR_CHUNK_BLOCKS * GR_CPU_BLOCK * job->size / bytes;
@@ -151,8 +151,8 @@ static void piece_task(size_t task, void *context)
     free(buffer);
 }
 
-/* Adds up long rows, a few at a time, whose pieces are sums of their own. `job->each` is the number
- * of the first of them. */
+/* Adds up long rows, a few at a time, whose pieces have partial sums. `job->each` is the number of
+ * the first of these rows. */
 static bool run_long_rows(gr_axis_job *job)
 {
     size_t block = GR_CPU_BLOCK;

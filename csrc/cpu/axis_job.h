@@ -21,14 +21,14 @@
 
 enum {
     GR_LEAF_ROWS = 128,   /* rows that one call of `add` gets at most */
-    GR_CHUNK_BLOCKS = 8,  /* gathered at once: so many blocks of 1024 elements */
-    GR_PIECE_BLOCKS = 64, /* the least piece of a long row */
+    GR_CHUNK_BLOCKS = 8,  /* blocks of 1024 elements that are gathered at once */
+    GR_PIECE_BLOCKS = 64, /* blocks of the smallest piece of a long row */
     GR_MOST_VECTOR = 16   /* columns are added in groups of 4, 8 or 16 */
 };
 
 typedef struct gr_axis_job gr_axis_job;
 
-/* Sums that lie at equal distances: their first elements and their places. */
+/* Sums at equal distances: the addresses of their first elements and of their results. */
 typedef struct {
     const unsigned char *in, *mask;
     unsigned char *out;
@@ -41,15 +41,15 @@ typedef struct {
 typedef struct {
     double *planes;
     size_t stride, width;
-    size_t leaves; /* for trees of leaves: their number, and whether there is more than one */
+    size_t leaves; /* the number of leaves so far; whether more will follow */
     bool more;
     bool assumed, right; /* gr_axis_adder.assume */
-    int pause;           /* the caller's; 0 at first */
-    ptrdiff_t other;     /* of products: bytes from a row to that of the other factors */
+    int pause;           /* the adder's own counter; 0 at first */
+    ptrdiff_t other;     /* of products: bytes from a row to that of second factors */
 } gr_columns;
 
 typedef struct {
-    /* Stores the sums of rows of n contiguous elements, `step` bytes apart. The other factors of
+    /* Stores the sums of rows of n contiguous elements, `step` bytes apart. The second factors of
      * products are at run->mask. */
     void (*rows)(const gr_axis_job *job, const unsigned char *in, ptrdiff_t step, size_t n,
                  const gr_axis_run *run);
@@ -75,8 +75,9 @@ typedef struct {
     void (*fold)(const gr_axis_job *job, gr_columns *sums, size_t width);
     void (*store)(const gr_axis_job *job, gr_columns *sums, size_t first, const gr_axis_run *run);
 
-    /* For strips, or NULL: whether to take all sums for easy ones. After the last strip of a tile,
-     * `assumed_rightly` tells whether they were. If not, all are added up and stored again. */
+    /* For strips, or NULL: returns whether a fast method, assumed to be right, may add up all
+     * strips of a tile. After the last one, `assumed_rightly` tells whether it was right. If not,
+     * all strips are added up and stored again. */
     bool (*assume)(const gr_axis_job *job, gr_columns *sums);
     bool (*assumed_rightly)(const gr_axis_job *job, const gr_columns *sums);
 } gr_axis_adder;
@@ -90,10 +91,10 @@ struct gr_axis_job {
     size_t n;               /* elements of a sum */
     size_t size;            /* bytes of an element; in columns, of a part */
     size_t short_rows;      /* rows of fewer elements are added up as columns */
-    size_t few_rows;        /* columns of so few are added up and stored strip by strip */
+    size_t few_rows;        /* columns of at most this many rows are summed strip by strip */
     size_t vector;          /* columns of a group */
-    size_t tile;            /* columns that are added up together at most */
-    int planes;             /* of a tile: `kept_planes` and more for `start` to `end` */
+    size_t tile;            /* most columns that are added up together */
+    int planes;             /* planes of a tile, at least `kept_planes` */
     int threads;            /* as in gr_parallel() */
 
     /* Chosen by gr_axis_run_job(). */
@@ -104,26 +105,25 @@ struct gr_axis_job {
     int form;
     void *partials;
     bool failed;
-    const gr_interrupts *watch; /* of the thread that waits for the sums */
+    const gr_interrupts *watch; /* the watch of the calling thread */
 };
 
 /* Runs the job: its sums are stored when this returns true. Returns false if there is too little
  * memory. After an interruption (threads/interrupts.h) the sums are invalid. */
 bool gr_axis_run_job(gr_axis_job *job);
 
-/* Whether to stop, for loops that may take long. The workers of a pool have no watch of their own.
- */
+/* Whether long loops should stop. For pool workers too, which have no watch of their own. */
 bool gr_axis_is_interrupted(const gr_axis_job *job);
 
-/* The next elements of a row, contiguous: of n elements from `first` on, as many as are in place,
- * or as the buffer takes, which has room for GR_CHUNK_BLOCKS blocks. Sets *in to them, and
- * *other, unless NULL, to the other factors of products. Returns how many there are; 0 after the
- * last one and after an interruption. */
+/* Finds the next contiguous elements of a row, of the n from `first` on: as many as lie in place,
+ * or as fit the buffer of GR_CHUNK_BLOCKS blocks. Sets *in to them and *other, unless NULL, to the
+ * second factors of products. Returns their number; 0 after the last one or after an
+ * interruption. */
 size_t gr_axis_chunk(const gr_axis_job *job, const gr_axis_run *row, size_t first, size_t n,
                      unsigned char *buffer, const unsigned char **in, const unsigned char **other);
 
-/* The rows of columns that were packed as columns start and end in whole groups. The last group of
- * others overlaps the one before it: it holds the last columns. */
+/* Rows that were packed start and end with whole groups of columns. In other rows, the last group
+ * holds the last columns, so it overlaps the group before it. */
 static inline size_t gr_columns_whole(const gr_columns *sums, size_t vector)
 {
     return sums->width / vector * vector;
@@ -141,6 +141,6 @@ static inline size_t gr_columns_used(const gr_columns *sums, size_t vector)
     return (sums->width + vector - 1) / vector * vector;
 }
 
-/* Stores the sums of run->count columns from `first` on, which are those in a plane. */
+/* Stores the sums of run->count columns from `first` on, from one plane. */
 void gr_store_columns(const gr_columns *sums, const double *plane, size_t vector, size_t first,
                       const gr_axis_run *run, gr_load target);

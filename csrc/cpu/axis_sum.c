@@ -96,7 +96,7 @@ static __attribute__((noinline)) gr_pair scale_pair(gr_pair sum, double factor)
     return sum * factor;
 }
 
-/* A sum of elements times 2^-64. `buffer` has room for a block. */
+/* Adds up elements times 2^-64, to avoid an overflow. */
 static gr_pair scaled_sum(const gr_axis_job *job, const gr_axis_run *row, size_t first, size_t n)
 {
     double block[GR_CPU_BLOCK];
@@ -155,7 +155,7 @@ static void float_total(const gr_axis_job *job, const gr_axis_run *row, void *pa
             if (!sums[i].scaled)
                 sums[i].pair = scale_pair(sums[i].pair, DOWN);
         total = add_partials(sums, pieces);
-        /* The halves of a real sum are added before, as they may cancel. */
+        /* Adds the two halves of a real sum before scaling up: they may cancel. */
         if (job->axes->components == 1)
             total = (gr_pair){total[0] + total[1], 0};
         total = scale_pair(total, UP);
@@ -164,8 +164,8 @@ static void float_total(const gr_axis_job *job, const gr_axis_run *row, void *pa
     gr_end_plain(before);
 }
 
-/* The first plane takes a leaf and, at the end, the total; the others are the stack of a tree as in
- * cpu/tree.h. */
+/* The first plane holds the present leaf and, at the end, the total. The other planes are the stack
+ * of a tree (cpu/tree.h). */
 static double *level(const gr_columns *sums, size_t depth)
 {
     return sums->planes + (1 + depth) * sums->stride;
@@ -215,7 +215,7 @@ static void float_add(const gr_axis_job *job, gr_columns *sums, const unsigned c
 static void float_end(const gr_axis_job *job, gr_columns *sums)
 {
     (void)job;
-    if (sums->leaves == 1) /* it is still there */
+    if (sums->leaves == 1) /* the only leaf is the total */
         return;
     double *total = sums->planes;
     size_t n = sums->stride;
@@ -234,7 +234,7 @@ static void float_merge(const gr_axis_job *job, gr_columns *sums, const double *
     push_leaf(sums);
 }
 
-/* Pairwise. */
+/* Adds columns pairwise. */
 static void float_fold(const gr_axis_job *job, gr_columns *sums, size_t width)
 {
     for (size_t count = sums->width / width, half; count > 1; count = half) {
@@ -263,7 +263,7 @@ static void store_column(const gr_axis_job *job, double sum, size_t column, cons
     store_float(context_of(job), sum, part, run->out + (ptrdiff_t)i * run->out_step);
 }
 
-/* Whether sums are stored as they are: rounded to the accumulator's type, and to the target's. */
+/* Whether sums can be stored as they are: no initial number, and no partial sum overflowed. */
 static bool stores_plainly(const gr_axis_job *job, const double *sums, size_t n)
 {
     const context *how = context_of(job);

@@ -38,7 +38,7 @@ void gr_axis_fail(gr_axis_job *job)
     __atomic_store_n(&job->failed, true, __ATOMIC_RELAXED);
 }
 
-/* At most `most` sums at equal distances, from sum `skip` of `place` on. */
+/* Describes at most `most` sums at equal distances, from sum `skip` of `place` on. */
 static gr_axis_run run_at(const gr_axis_job *job, const gr_axes_place *place, size_t skip,
                           size_t most)
 {

@@ -4,11 +4,11 @@
 /* --- rows of floats -------------------------------------------------------------------------- */
 
 enum {
-    SHORT = GR_CPU_LANES, /* rows of up to so many elements are added up side by side */
+    SHORT = GR_CPU_LANES, /* longest rows that are added up side by side */
     SIDE_BY_SIDE = 32     /* rows */
 };
 
-/* Loads in order: the even and odd elements of PAIRED are put beside each other. */
+/* Loads in order: interleaves the even and odd elements that a PAIRED load separates. */
 INLINE void load_in_order(const unsigned char *in, load_pair *load, lane_order order, double *to)
 {
     doubles pair[2];
@@ -47,7 +47,7 @@ INLINE void sum_side_by_side(const double *in, size_t n, size_t rows, gr_pair *s
     double lanes[SHORT][SIDE_BY_SIDE];
     for (size_t i = 0; i < n; i++)
         for (size_t r = 0; r < rows; r++)
-            lanes[i][r] = 0 + in[r * n + i]; /* +0 for -0 */
+            lanes[i][r] = 0 + in[r * n + i]; /* turns -0 into +0 */
     for (size_t half = SHORT / 2; half >= 2; half /= 2)
         for (size_t i = 0; i < half && i + half < n; i++)
             for (size_t r = 0; r < rows; r++)
@@ -141,9 +141,9 @@ enum {
     TOGETHER = 8       /* rows */
 };
 
-/* Adds the elements of `count` rows, a power of two, `apart` from each other in the list: pairwise,
- * and then to the sums. Rows that lie far from each other are streams that hardware prefetchers
- * follow: two to four times the speed of neighbours (EPYC Zen 4). */
+/* Adds up `count` rows (a power of two), every `apart`-th of the list, pairwise, and adds the
+ * result to the sums. Distant rows are streams that hardware prefetchers follow: two to four times
+ * as fast as adjacent rows (EPYC Zen 4). */
 INLINE void add_float_group(const unsigned char *const *rows, size_t count, size_t apart, size_t at,
                             load_pair *load, doubles sum[2])
 {
@@ -162,8 +162,8 @@ INLINE void add_float_group(const unsigned char *const *rows, size_t count, size
     sum[1] += x[0][1];
 }
 
-/* Adds up rows in one pass over the sums: if `eight`, as many `apart` from each other, and then
- * `rest` more, fewer than 8. Begins with +0 if `fresh`. */
+/* Adds up rows in one pass over the sums: eight rows, `apart` from each other in the list, if
+ * `eight`; and then `rest` < 8 more. Starts from +0 if `fresh`. */
 INLINE void add_float_rows(const unsigned char *const *rows, bool eight, size_t apart,
                            const unsigned char *const *more, size_t rest, size_t width, size_t size,
                            load_pair *load, bool fresh, bool fetches, double *sums)
@@ -213,8 +213,8 @@ FLOAT_COLUMNS(bf16, 2, load_bf16_in_order)
 FLOAT_COLUMNS(f32, 4, load_f32)
 FLOAT_COLUMNS(f64, 8, load_f64)
 
-/* Integers are added in lanes of twice their width first: those at even places and those at odd
- * ones, as in sum_integers. Sums of 128 fit. Lanes of 64 bits, and sums modulo 2^32, are not
+/* Integers are first added in lanes of twice their width, those at even and at odd places
+ * separately, as in sum_integers. Sums of 128 fit. Lanes of 64 bits, and sums modulo 2^32, are not
  * widened. Columns are in order, without groups. */
 typedef struct {
     lanes64 even, odd;
@@ -275,7 +275,7 @@ INLINE void add_integer_rows(const unsigned char *const *rows, size_t count, siz
     }
 }
 
-/* Some columns beyond the last whole vector, if there is no whole one. */
+/* Adds fewer columns than a vector has. */
 INLINE void add_few_columns(const unsigned char *const *rows, size_t count, size_t width, int bits,
                             uint64_t flip, uint64_t excess, uint64_t *sums)
 {

@@ -75,7 +75,7 @@ INLINE void load_f16(const unsigned char *in, doubles pair[2])
     pair[1] = widen(high);
 }
 
-/* x * y - product, by Dekker's parts of 26 bits. */
+/* x * y - product, by splitting the factors into 26 bits each (Dekker). */
 INLINE doubles rest_of_product(doubles x, doubles y, doubles product)
 {
     const double split = 0x1p27 + 1;

@@ -48,7 +48,7 @@ INLINE void copy_masked(unsigned char *to, const gr_spaced *from, size_t n, size
         }                                                                                          \
         break;
 
-/* SSE2 swaps vectors of 16-bit elements quicker than one after the other, wider ones slower. */
+/* SSE2 code swaps 16-bit elements faster with vectors, wider ones faster one by one. */
 #define ALONE __asm__("" : "+r"(x))
 
 static void swap_bytes(unsigned char *data, size_t n, size_t size)

@@ -30,9 +30,9 @@ typedef void gr_float_rows_kernel(const void *data, ptrdiff_t step, size_t n, si
 typedef void gr_integer_rows_kernel(const void *data, ptrdiff_t step, size_t n, size_t rows,
                                     uint64_t *sums);
 
-/* Stores the sums of 1 to 128 rows of elements, one for each column. `width` is at least the number
- * of columns of a group; the last group overlaps the one before it (axis_job.h). `fetches`: whether
- * to prefetch rows, which are in no cache. */
+/* Stores the sums of 1 to 128 rows of elements, one per column. `width` is at least the columns of
+ * a group; the last group overlaps the one before it (axis_job.h). `fetches`: whether to prefetch
+ * the rows, which are then in no cache. */
 typedef void gr_float_columns_kernel(const unsigned char *const *rows, size_t count, size_t width,
                                      bool fetches, double *sums);
 

@@ -69,7 +69,7 @@ INLINE void load_bf16_in_order(const unsigned char *in, doubles pair[2])
 }
 #endif
 
-/* One element. */
+/* Loads one element as a double. */
 INLINE double one_bf16(const unsigned char *address)
 {
     uint16_t half;

@@ -13,7 +13,7 @@ bool gr_all_zero(const double *x, size_t n);
 /* Rounds each to float32. */
 void gr_round_to_f32(double *x, size_t n);
 
-/* Stores many, `step` bytes apart: gr_store_float() for each. */
+/* Stores numbers `step` bytes apart, each as gr_store_float() does. */
 void gr_store_floats(unsigned char *to, ptrdiff_t step, const double *x, size_t n, gr_load target);
 
 /* Rounds to a 16-bit float with so many bits, to nearest, ties to even. A nan becomes the quiet

@@ -28,13 +28,14 @@ gr_status gr_launch_axis(gr_axis_plan *p, void *partial, uint64_t *words, gr_lau
     return gr_launch(&step, arguments, p->request->stream, launched, error);
 }
 
-/* Scratch memory: words of shares, at `base`; marks of sums that are not proven; sums of shares. */
+/* Scratch memory, in this order: words of shares (at the arena's base), marks of unproven sums,
+ * sums of shares. */
 typedef struct {
     gr_arena arena;
     void *partial; /* NULL: there are no shares */
 } scratch;
 
-/* `last`: the launch for sums that are not proven, if there may be any. */
+/* `last`: the launch that adds up unproven sums again, if there may be any. */
 static gr_status allocate(gr_axis_plan *plan, gr_axis_plan *last, scratch *needed, gr_error *error)
 {
     const gr_groups_request *request = plan->request;
@@ -91,8 +92,8 @@ static gr_status run_whole(const gr_groups_request *request, gr_launched *launch
  * on the emulator no loop of a lane. So launches read at most gr_backend_elements_at_once()
  * elements: some of the sums, or a piece of one sum, which becomes a partial sum. */
 
-/* Parts of dimensions: one entry each of the first `outer` ones, up to `step` entries of the next
- * one, and all of the others. */
+/* Parts of dimensions: one entry of each of the first `outer` dimensions, up to `step` entries of
+ * the next one, and all entries of the rest. */
 typedef struct {
     const gr_axis_list *list;
     int outer;
@@ -140,7 +141,7 @@ static void take_part(gr_axes *axes, gr_axis_list *part, const division *by, siz
     axes->ranges.offset += axes->ranges.offset ? place.mask : 0;
 }
 
-/* Returns whether the call goes on with the next part. */
+/* Waits for the part if the caller waits for sums. Returns whether to go on with the next part. */
 static bool goes_on(const gr_groups_request *request, gr_error *error)
 {
     if (request->waits)
@@ -152,12 +153,12 @@ done:
 enum { PARTIAL_SUMS = 16 }; /* in memory at a time */
 
 typedef struct {
-    char *now, *other; /* the partial sums, and room for as many */
+    char *now, *other; /* the partial sums, and space for as many merged ones */
     size_t bytes;      /* of each */
     unsigned count;
 } partial_sums;
 
-/* Adds up the partial sums: to the sum itself, or to one partial sum. */
+/* Adds up the partial sums: to the result if `is_last`, otherwise to one partial sum. */
 static gr_status merge(gr_axis_plan *of, partial_sums *sums, bool is_last, gr_launched *launched,
                        gr_error *error)
 {
@@ -186,7 +187,7 @@ static gr_status add_partial(const gr_groups_request *piece, partial_sums *sums,
     return error->status;
 }
 
-/* A single sum. */
+/* A single sum that is too long for one launch. */
 static gr_status run_long(const gr_groups_request *request, gr_launched *launched, gr_error *error)
 {
     gr_groups_request piece = *request;
@@ -246,13 +247,13 @@ static gr_status run_parts(const gr_groups_request *request, size_t at_once, boo
 gr_status gr_run_axis(const gr_groups_request *request, gr_launched *launched, gr_error *error)
 {
     size_t most = gr_backend_elements_at_once(), terms = gr_axis_usual_terms(&request->axes);
-    /* exact_levels adds up a sum of any length in one launch. */
+    /* exact_levels sums any number of elements in one launch. */
     bool are_long = terms > most && !gr_names_exact_levels(request) && !request->axes.ranges.kind;
     size_t at_once = terms && terms < most ? most / terms : 1;
     *launched = (gr_launched){0};
     error->status = GR_OK;
     if (request->sums.as_digits && at_once < request->sums.parts)
-        at_once = request->sums.parts; /* one launch stores the words of both parts */
+        at_once = request->sums.parts; /* one launch must store the words of both parts */
     if (!terms || (!are_long && gr_axes_size(&request->axes.kept) <= at_once))
         run_whole(request, launched, error);
     else
@@ -267,7 +268,7 @@ int gr_stream_is_captured(void *stream)
     enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     cudaError_t found = cudaStreamIsCapturing(stream, &status);
     bool is_legacy_beside_it = found == cudaErrorStreamCaptureImplicit;
-    if (found != cudaSuccess) /* others are of an earlier launch: the next call returns them, too */
+    if (found != cudaSuccess) /* clears it; an earlier launch's error stays pending */
         (void)cudaGetLastError();
     return is_legacy_beside_it || status != cudaStreamCaptureStatusNone;
 }

@@ -37,14 +37,14 @@ bool gr_axis_is_packed(const gr_axes *axes, size_t bytes)
     return true;
 }
 
-/* Kept dimensions are not reversed: sums would no longer be stored in the order of their rows. */
+/* Kept dimensions are not reversed, because sums are stored in the order of their rows. */
 void gr_axis_simplify(gr_axes *axes, unsigned parts)
 {
     gr_axis_list *kept = &axes->kept;
     if (gr_axes_size(&axes->reduced) == 0)
         axes->reduced.count = 0;
     gr_axes_sort(&axes->reduced);
-    kept->count -= parts == 2; /* the parts of complex numbers stay the last dimension */
+    kept->count -= parts == 2; /* keeps the parts of complex numbers as the last dimension */
     gr_axis last = kept->dim[kept->count];
     gr_axes_sort(kept);
     if (parts == 2)
@@ -124,7 +124,7 @@ gr_axis_form gr_axis_find_pieces(const gr_groups_request *request, const gr_axes
     const gr_axis *terms = &reduced->dim[reduced->count - 1];
     const gr_axis *piece = reduced->count > 1 ? &reduced->dim[0] : &one;
     bool are_rows = !kept->count || terms->in < gr_axis_distance(inner->in);
-    if (!are_rows && piece->size > terms->size) { /* a column may be any of the two */
+    if (!are_rows && piece->size > terms->size) { /* the longer one is the column */
         terms = &reduced->dim[0];
         piece = &reduced->dim[1];
     }
@@ -154,9 +154,10 @@ gr_status gr_axis_describe_layout(const gr_groups_request *request, const gr_axe
                           .reduced = axes->reduced.count};
     int dims = axes->kept.count + axes->reduced.count;
     if (dims > GR_LAYOUT_DIMS)
-        return gr_fail(error, GR_BAD_VALUE,
-                       "the array's strides make %d dimensions of it; kernels read at most %d",
-                       dims, GR_LAYOUT_DIMS);
+        return gr_fail(
+            error, GR_BAD_VALUE,
+            "the array's %d dimensions cannot be merged; kernels read at most %d: copy it", dims,
+            GR_LAYOUT_DIMS);
     for (int l = 0; l < 2; l++)
         for (int i = 0; i < lists[l]->count; i++) {
             const gr_axis *dim = &lists[l]->dim[i];

@@ -14,7 +14,7 @@ int gr_axis_load(const gr_groups_request *request);
 
 size_t gr_axis_element_bytes(int load);
 
-/* The elements of a group, on average. */
+/* The mean number of elements of a group. */
 size_t gr_axis_usual_terms(const gr_axes *axes);
 
 /* Whether sum k is stored at element k. */
@@ -23,13 +23,13 @@ bool gr_axis_is_packed(const gr_axes *axes, size_t bytes);
 /* Sorts and merges dimensions. `parts`: 2 for complex numbers. */
 void gr_axis_simplify(gr_axes *axes, unsigned parts);
 
-/* Describes the array as a matrix, if it is one. Rows of one element and a single column are both
- * rows and columns: `traits` are those of the kernel that the request names, or 0. */
+/* Describes the array as a matrix, if it is one. Rows of one element, and a single column, can be
+ * read as rows or as columns: the request's kernel decides, if it names one. */
 gr_axis_form gr_axis_find_matrix(const gr_groups_request *request, const gr_axes *axes,
                                  unsigned traits, gr_matrix *m);
 
-/* The same of rows and columns with gaps between their elements, and of sums whose elements lie in
- * `pieces`: rows, or outer matrices. */
+/* The same for rows and columns with gaps between their elements, and for sums whose elements lie
+ * in several `pieces`: rows, or outer matrices. */
 gr_axis_form gr_axis_find_pieces(const gr_groups_request *request, const gr_axes *axes,
                                  gr_matrix *m, size_t *pieces);
 

@@ -10,30 +10,30 @@
 enum {
     BLOCK = 256,
     LEAST_BLOCK = 64,
-    TILE_BYTES = 4096,        /* of rows, in a warp's tile of row_tile, if a row is short */
+    TILE_BYTES = 4096,        /* bytes of rows in a warp's tile of row_tile, for short rows */
     TILE_ROW_BYTES = 512,     /* longest row of row_tile .. */
     TILE_NARROW_BYTES = 384,  /* .. that is chosen for exact sums of 16-bit floats */
     GROUP_ROW_BYTES = 2048,   /* longest row of row_group */
     WARP_ROW_BYTES = 1 << 15, /* longer rows take a block */
     SHARE_BYTES = 1 << 15,    /* the least share of a row that is worth a block */
-    FEW_ROWS = 16,            /* of column_packs */
-    FEW_SMALL_ROWS = 7,       /* of elements of 1 or 2 bytes, if they are no exact sums */
-    FOLD_ROWS = 64,           /* per row beside another, squared: see fold_rows() */
+    FEW_ROWS = 16,            /* most rows of column_packs */
+    FEW_SMALL_ROWS = 7,       /* the same for elements of 1 or 2 bytes, unless the sums are exact */
+    FOLD_ROWS = 64,           /* least rows, times the square of the folded rows: see fold_rows() */
     PIECE_BYTES = 256,        /* shorter pieces of a sum are left to row_lanes .. */
     LEAST_PIECE = 8,          /* .. or, of fewer elements, to any_layout */
-    MOST_PIECES = 1 << 17,    /* of few sums, whose second launch takes a block each */
-    LANE_LOADS = 8,           /* of row_lanes, at once */
-    ROW_LANES = 1024,         /* the longest row of a warp of row_lanes, if there are few rows */
+    MOST_PIECES = 1 << 17,    /* if sums are few: the second launch takes a block for each */
+    LANE_LOADS = 8,           /* loads of a lane of row_lanes in flight */
+    ROW_LANES = 1024,         /* longest row for one warp of row_lanes, if there are few rows */
     THREAD_ROWS = 32,         /* enough rows for a thread of column_tiles */
     SHARE_ROWS = 64,          /* the least rows of a share of columns */
     BATCH_BYTES = 4096,       /* smaller batches of columns waste most of a block */
     SHARE_TERMS = 64,         /* the least elements per thread of a share of any_layout */
-    AGAIN_TERMS = 128,        /* elements that a thread may add up again .. */
-    AGAIN_SUMS = 1024,        /* .. if there are fewer sums than these per multiprocessor */
+    AGAIN_TERMS = 128,        /* elements that a single thread may add up again .. */
+    AGAIN_SUMS = 1024,        /* .. with fewer sums than this per multiprocessor */
     MOST_AGAIN = 1 << 29,     /* elements of a sum whose digits fit into 62 bits */
     LANE_TERMS = 4,           /* the least elements per lane of exact_levels .. */
-    LEAST_LANE_SHARE = 32,    /* .. and of warps that share a sum */
-    SHARED_RESULTS = 400,     /* whose words take a megabyte */
+    LEAST_LANE_SHARE = 32,    /* .. and of a warp that shares a sum */
+    SHARED_RESULTS = 400,     /* most results that blocks share: their words take a megabyte */
     APART_SUMS = 16,          /* results per multiprocessor that are worth a launch */
     SM_THREADS = 2048
 };
@@ -114,8 +114,8 @@ static gr_status shape_tiles(gr_axis_plan *p, size_t bytes, size_t most, gr_erro
     const gr_matrix *m = &p->matrix;
     if (bytes > TILE_ROW_BYTES || !rows_touch(m))
         return gr_fail(error, GR_BAD_VALUE,
-                       "row_tile adds up neighbouring rows of at most %d bytes; these have %zu%s",
-                       TILE_ROW_BYTES, bytes, bytes > TILE_ROW_BYTES ? "" : ", but gaps");
+                       "row_tile takes rows without gaps, of at most %d bytes; these have %zu%s",
+                       TILE_ROW_BYTES, bytes, bytes > TILE_ROW_BYTES ? "" : " and gaps");
     size_t row = bytes ? bytes : 1;
     p->per_lane = (unsigned)(row * GR_WARP > TILE_BYTES ? 1 : TILE_BYTES / GR_WARP / row);
     size_t tile = p->per_lane * GR_WARP * row;
@@ -152,13 +152,13 @@ static gr_status shape_rows(gr_axis_plan *p, gr_error *error)
         return shape_tiles(p, bytes, most, error);
     if (is(p, "row_group") && !has_whole_packs(p))
         return gr_fail(error, GR_BAD_VALUE,
-                       "row_group adds up rows of whole 16-byte packs that begin at a 16-byte "
-                       "boundary, which these rows of %zu bytes do not: use fast",
+                       "row_group needs rows that begin at a multiple of 16 bytes and have a "
+                       "multiple of 16, unlike these rows of %zu bytes: use fast",
                        bytes);
     if (is(p, "row_packs") && !has_rows_in_packs(p))
         return gr_fail(error, GR_BAD_VALUE,
-                       "row_packs adds up neighbouring rows of 2, 4 or 8 bytes from a 16-byte "
-                       "boundary on, which these rows of %zu bytes are not: use fast",
+                       "row_packs needs rows of 2, 4 or 8 bytes without gaps, from a multiple of "
+                       "16 bytes on, unlike these rows of %zu bytes: use fast",
                        bytes);
     if (is(p, "row_packs")) {
         p->grid = gr_least(gr_ceil_div(gr_ceil_div(rows * bytes, 16), p->block), most * 4);
@@ -201,13 +201,13 @@ static const char *choose_columns(const gr_axis_plan *p)
                                                                                    : "column_tiles";
     if (m->batches > 1 && batch < BATCH_BYTES)
         return row_bytes % 16 ? "any_layout" : "column_packs";
-    size_t least = sms_of(p) * SM_THREADS * 16; /* less does not give each thread a pack */
+    size_t least = sms_of(p) * SM_THREADS * 16; /* bytes that give each thread a pack */
     bool is_small = bytes < 4 && !gr_acc_is_proven(p->request->acc);
     size_t few = is_small ? FEW_SMALL_ROWS : FEW_ROWS;
     return m->rows <= few && row_bytes >= least ? "column_packs" : "column_tiles";
 }
 
-/* How many of eight lanes have one of a row's packs, in teams of a power of two. */
+/* How many of eight lanes load a pack of a row, in teams of a power of two lanes. */
 static size_t busy_of_eight(size_t packs)
 {
     size_t team = GR_WARP;
@@ -216,9 +216,9 @@ static size_t busy_of_eight(size_t packs)
     return 8 * packs / team;
 }
 
-/* Lays several short rows side by side, so that they make whole packs, and a load of the whole
- * warp. More of them, where that keeps more lanes busy: if columns are long enough that it does not
- * matter how many sums a thread adds up in the end, one for each of these rows. */
+/* Joins several short rows to one, which consists of whole packs and fills a load of the whole
+ * warp. Joins more rows if that keeps more lanes busy and columns are long: in the end, a thread
+ * adds up one sum for each joined row. */
 static void fold_rows(gr_axis_plan *p, size_t pack)
 {
     gr_matrix *m = &p->matrix;
@@ -255,8 +255,7 @@ static gr_status shape_columns(gr_axis_plan *p, gr_error *error)
     }
     if (is(p, "column_packs") && m->rows > 1 << 16)
         return gr_fail(error, GR_BAD_VALUE,
-                       "column_packs adds up columns of at most 65536 rows, not of %zu: use fast",
-                       m->rows);
+                       "column_packs takes at most 65536 rows, not %zu: use fast", m->rows);
     if (is(p, "column_packs")) {
         size_t packs = gr_ceil_div(p->sum_count, m->columns % pack ? 1 : pack);
         p->teams = 1;
@@ -273,7 +272,7 @@ static gr_status shape_columns(gr_axis_plan *p, gr_error *error)
         team /= 2;
         tiles = gr_ceil_div(m->columns, team * pack) * m->outer * m->batches;
     }
-    /* Of small batches, more blocks load while others add up the sums of their teams. */
+    /* Small batches: more blocks can load while others add up their teams' sums. */
     bool may_halve = !p->request->block && tiles >= most;
     while (may_halve && p->block > LEAST_BLOCK && p->block > team &&
            m->rows < p->block / team * THREAD_ROWS)
@@ -281,7 +280,7 @@ static gr_status shape_columns(gr_axis_plan *p, gr_error *error)
     p->teams = (unsigned)(p->block / team);
     if (2 * tiles <= most && m->rows >= 2 * SHARE_ROWS && p->pieces == 1)
         p->shares = (unsigned)gr_least(most / tiles, m->rows / SHARE_ROWS);
-    /* Small integers are added up in 32 bits, and float16 in float64. One row may be a tail. */
+    /* Small integers are summed in 32 bits and float16 in float64. One row may be a tail. */
     bool is_short = p->kernel->load == GR_LOAD_f16 && gr_acc_is_proven(p->request->acc);
     size_t thread_rows = (size_t)p->teams * ((is_short ? GR_SHORT_F16 : 1 << 16) - 1);
     if (m->rows > thread_rows && p->shares < gr_ceil_div(m->rows, thread_rows))
@@ -309,7 +308,7 @@ static void shape_levels(gr_axis_plan *p)
     p->level_shares = p->level_shares ? p->level_shares : 1;
     p->words = p->level_shares > 1 ? p->sum_count * GR_LEVELS_WORDS : 0;
     p->shared_bytes = 0;
-    /* Most often all blocks return at once: one turn of them is enough. */
+    /* Mostly all blocks return at once, so a single wave of blocks is enough. */
     p->grid = gr_least(gr_ceil_div(gr_ceil_div(p->sum_count, GR_WARP / p->lanes) * p->level_shares,
                                    p->block / GR_WARP),
                        sms_of(p) * (SM_THREADS / p->block));
@@ -321,7 +320,7 @@ static void shape_terms(gr_axis_plan *p)
     size_t terms = gr_axis_usual_terms(&p->request->axes);
     p->lanes = p->block =
         (unsigned)gr_least(gr_ceil_div(terms ? terms : 1, GR_WARP) * GR_WARP, GR_TERMS_THREADS);
-    /* Most results are proven: blocks for them return at once. */
+    /* Most results are proven, and their blocks return at once. */
     p->level_shares = p->sum_count <= SHARED_RESULTS ? gr_least(most, terms / per_block) : 1;
     p->level_shares = p->level_shares ? p->level_shares : 1;
     size_t words = GR_TERMS_SUMS * GR_LEVELS_WORDS;
@@ -347,7 +346,7 @@ static void shape_layout(gr_axis_plan *p)
     p->team = alone ? 1 : p->block;
     p->shared_bytes = alone ? 0 : p->block / GR_WARP * gr_axis_acc_size(p->request->acc);
     size_t full = sms_of(p) * SM_THREADS, threads = p->sum_count * p->team;
-    if (threads <= full / 2 && p->packed) /* the second launch stores sums in their order */
+    if (threads <= full / 2 && p->packed) /* the second launch stores sums in order */
         p->shares = (unsigned)gr_least(full / threads, terms / SHARE_TERMS / p->team);
     p->shares = p->shares ? p->shares : 1;
     p->grid = gr_least(gr_ceil_div(p->sum_count * p->shares, p->block / p->team),
@@ -373,13 +372,13 @@ static gr_status check(const gr_axis_plan *p, gr_axis_form found, gr_error *erro
     bool fits = (traits & ANY_ELEMENTS) || (found == AS_ROWS && traits & ROWS) ||
                 (found == AS_COLUMNS && traits & COLUMNS);
     if (p->strategy->kind != GR_KIND_AXIS)
-        return gr_fail(error, GR_BAD_VALUE, "%s has no sums along an axis", p->strategy->name);
+        return gr_fail(error, GR_BAD_VALUE, "%s cannot sum along an axis", p->strategy->name);
     if (!fits)
         return gr_fail(error, GR_BAD_VALUE,
-                       "%s adds up %s. This array, along these axes%s, has no such form: use fast",
+                       "%s sums %s, which this array does not have along these axes%s: use fast",
                        p->strategy->name,
-                       traits & ROWS ? "rows whose elements are neighbours in memory"
-                                     : "columns that are neighbours in memory",
+                       traits & ROWS ? "rows whose elements are adjacent in memory"
+                                     : "columns that are adjacent in memory",
                        p->request->axes.mask ? " and with this mask" : "");
     if (p->request->block > most_threads(p))
         return gr_fail(error, GR_BAD_VALUE, "%s takes blocks of at most %u threads, not of %u",
@@ -389,14 +388,13 @@ static gr_status check(const gr_axis_plan *p, gr_axis_form found, gr_error *erro
                        p->strategy->name);
     if (!p->kernel)
         return gr_fail(error, GR_BAD_DTYPE,
-                       "%s does not add up these elements in this dtype: take "
-                       "fast",
+                       "%s cannot sum this dtype in the dtype of the result: use fast",
                        p->strategy->name);
     return error->status = GR_OK;
 }
 
-/* Sums of rows are added up again by as many threads as the first time, others by one thread each:
- * long ones are left to a launch that shares them, unless there are many. */
+/* Unproven sums of rows are added up again by as many threads as before, other sums by one thread
+ * each. Long ones are left to a launch in which threads share them, unless there are many. */
 static void decide_on_adding_again(gr_axis_plan *p, gr_axis_form found)
 {
     bool by_block = is(p, "row_block") || p->team > 1 || p->row_team > GR_WARP;
@@ -409,8 +407,8 @@ static void decide_on_adding_again(gr_axis_plan *p, gr_axis_form found)
         p->shared_bytes = GR_LEVELS_WORDS * sizeof(uint64_t);
 }
 
-/* One lane of a warp or block has each sum. Making a result takes as long as adding some
- * hundred elements. So if there are many, all lanes of another launch make the results. */
+/* Otherwise one lane of a warp or block computes each result, which takes as long as adding some
+ * hundred elements. If there are many results, another launch computes them with all lanes. */
 static bool makes_apart(const gr_axis_plan *p)
 {
     return p->sums.made.is_made && p->sum_count >= sms_of(p) * APART_SUMS &&
@@ -484,7 +482,7 @@ gr_status gr_plan_axis(const gr_groups_request *request, gr_axis_plan *p, gr_err
     p->strategy = gr_strategy_at(number);
     bool compiled = found == AS_LAYOUT || p->strategy->traits & ANY_ELEMENTS ||
                     gr_find_kernel(number, (gr_load)gr_axis_load(request), request->acc, 0);
-    if (request->strategy < 0 && !compiled) /* a cast */
+    if (request->strategy < 0 && !compiled) /* the kernel would have to cast */
         p->strategy = gr_strategy_at(gr_strategy_named("any_layout"));
     if (p->strategy->traits & ANY_ELEMENTS) {
         found = AS_LAYOUT;
@@ -504,7 +502,7 @@ gr_status gr_plan_shares(const gr_axis_plan *first, const void *partial, gr_axis
                                          : gr_load_of_acc(acc);
     int number = gr_strategy_named("row_lanes");
     size_t shares = first->shares * first->pieces;
-    bool are_apart = first->matrix.outer > 1 && first->teams; /* sums of pieces of columns */
+    bool are_apart = first->matrix.outer > 1 && first->teams; /* pieces of columns */
     int64_t step = are_apart ? 1 : (int64_t)shares,
             next = are_apart ? (int64_t)first->sum_count : 1;
     *p = (gr_axis_plan){.request = first->request,

@@ -16,16 +16,16 @@ typedef struct {
     int packed;   /* sum k is stored at element k */
     unsigned block, shares;
     size_t grid, shared_bytes, sum_count, terms;
-    size_t pieces;                 /* of each sum: as many partial sums */
-    unsigned row_team;             /* of row_lanes: the threads of a row */
+    size_t pieces;                 /* partial sums of each sum */
+    unsigned row_team;             /* threads per row of row_lanes */
     unsigned teams, fold, tail;    /* of column_tiles */
     unsigned per_lane, tile_bytes; /* of row_tile */
     unsigned team;                 /* of any_layout */
     unsigned lanes;                /* of exact_levels, per sum, or 0 for other kernels; .. */
     size_t level_shares;           /* .. warps that share a sum */
-    size_t words;                  /* .. that they need in global memory, all 0 */
+    size_t words;                  /* .. that they need in global memory, zeroed */
     bool is_apart;                 /* another launch makes the results of the sums */
-    bool adds_again;               /* the launch itself adds up again sums that are not proven */
+    bool adds_again;               /* this launch itself adds up unproven sums again */
 } gr_axis_plan;
 
 /* Chooses the kernel, if the request does not name one, and its launch. */
@@ -41,11 +41,11 @@ bool gr_names_exact_levels(const gr_groups_request *request);
 gr_status gr_plan_shares(const gr_axis_plan *first, const void *partial, gr_axis_plan *plan,
                          gr_error *error);
 
-/* Plans the last launch of exact sums, which adds up those that are not proven. */
+/* Plans the last launch of exact sums, which adds up the unproven ones again. */
 gr_status gr_plan_levels(const gr_axis_plan *first, gr_axis_plan *plan, gr_error *error);
 
-/* Launches. `partial`: where the sums of shares go, or NULL if this launch makes the sums. `words`:
- * those of the plan. */
+/* Launches. `partial`: where the sums of shares go; NULL if this launch stores the results.
+ * `words`: the words of the plan. */
 gr_status gr_launch_axis(gr_axis_plan *plan, void *partial, uint64_t *words, gr_launched *launched,
                          gr_error *error);
 

@@ -112,7 +112,7 @@ static unsigned template_block(unsigned block)
 gr_kernel *gr_find_kernel(int strategy, gr_load load, gr_acc acc, unsigned block)
 {
     unsigned wanted = gr_strategy_at(strategy)->traits & BLOCK_TEMPLATE ? template_block(block) : 0;
-    if (wanted && gr_is_added_strategy(strategy)) /* a user's kernel may need its block exactly */
+    if (wanted && gr_is_added_strategy(strategy)) /* a user's kernel may need exactly this block */
         wanted = block;
     gr_kernel_list *list = list_of(strategy);
     if (!list)

@@ -33,8 +33,9 @@ typedef struct {
  * function. Returns false if there is no memory. */
 bool gr_list_kernels(void);
 
-/* List kernels for a strategy that was added by gr_add_strategy(): those that `fill` lists, or one.
- * Return false if there is no room. The caller serializes calls; sums of the strategy may run. */
+/* List the kernels of a strategy that gr_add_strategy() added: those that `fill` lists, or one.
+ * Return false if there is no room. The caller serializes calls, but sums of the strategy may be
+ * running. */
 bool gr_add_kernels(int strategy, void (*fill)(gr_kernel_list *list));
 bool gr_add_kernel(int strategy, const gr_kernel *kernel);
 

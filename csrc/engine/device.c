@@ -10,7 +10,7 @@
 
 enum {
     MAX_DEVICES = 64,
-    KEPT_PARTS = 32 /* the pool keeps one part in so many of the device's memory */
+    KEPT_PARTS = 32 /* the pool keeps 1/32 of the device's memory */
 };
 static gr_facts facts[MAX_DEVICES];
 static unsigned char awake[MAX_DEVICES];
@@ -167,8 +167,7 @@ gr_status gr_pointer_device(const void *pointer, int *device, gr_error *error)
         *device = attributes.device < 0 ? 0 : attributes.device;
     else if (attributes.type != cudaMemoryTypeDevice && attributes.type != cudaMemoryTypeManaged &&
              gr_check_context(error) == GR_OK)
-        gr_fail(error, GR_BAD_VALUE, "the array's memory does not lie on a %s device",
-                gr_backend_name());
+        gr_fail(error, GR_BAD_VALUE, "the array's memory is not on a %s device", gr_backend_name());
 done:
     return error->status;
 }

@@ -141,16 +141,16 @@ gr_status gr_measure(gr_request *request, const gr_measurement *how, double *ms,
  * benchmarks. */
 void gr_write_pinned(void *to, const void *from, size_t bytes);
 
-/* Allocates device memory in the order of a stream; cudaFreeAsync frees it. It comes from a pool
- * that keeps some freed memory for later calls. CUDA's default pool would unmap the memory at each
- * synchronization, and map memory again in each call. */
+/* Allocates device memory in the order of a stream; cudaFreeAsync frees it. The memory comes from a
+ * pool that keeps some freed memory. CUDA's default pool would unmap it at each synchronization and
+ * map memory again in each call. */
 gr_status gr_allocate(int device, size_t bytes, void *stream, void **memory, gr_error *error);
 
 /* Frees the scratch memory, streams and events that are kept for the next call. */
 void gr_release(void);
 
-/* Fails if a kernel has faulted on the current device. After that the driver knows no pointers, and
- * says only to other questions why. */
+/* Fails if an earlier kernel has faulted on the current device. After a fault, the driver does not
+ * recognize any pointer, and only other calls report the fault. */
 gr_status gr_check_context(gr_error *error);
 
 /* Finds the device that a pointer belongs to. Fails if it belongs to none. */

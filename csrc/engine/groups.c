@@ -7,7 +7,7 @@
 #include "threads/interrupts.h"
 #include "transfer/staging.h"
 
-/* Copies on the device of two inputs, of which the second may be empty, and of the sums. */
+/* Device copies of the two inputs (the second may be empty) and of the sums. */
 typedef struct {
     const gr_span *span; /* the arrays in host memory */
     size_t at[3];        /* offsets of the copies in the arena */

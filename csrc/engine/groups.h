@@ -14,7 +14,7 @@ extern "C" {
 /* Whether ids are sorted. */
 typedef enum { GR_SORTED_UNKNOWN = -1, GR_NOT_SORTED, GR_SORTED } gr_sorted;
 
-/* Running sums, as they are asked for: from the last element on; and a 0 before the first entry. */
+/* Running sums: forward; backward, from the last element on; with a 0 before the first entry. */
 enum { GR_RUNNING = 1, GR_RUNNING_BACK = 2, GR_RUNNING_FROM_ZERO = 4 };
 
 typedef struct {
@@ -42,17 +42,17 @@ typedef struct {
     int in_place;     /* exact sums begin with what `out` holds, which has the values' type; those
                          of no rows are left alone */
     uint64_t rows, columns, segments;
-    int check; /* wait for the sums, and report wrong ids and offsets */
+    int check; /* wait for the sums, and report invalid ids and offsets */
 
-    /* A lesson: a kernel of kernels/keys (keys.h), or of kernels/scan (scan.h) for running sums.
-     * NULL: ours add up. */
+    /* A lesson's kernel, of kernels/keys (keys.h) or, for running sums, kernels/scan (scan.h).
+     * NULL: the kernels of segments/ and running/. */
     const gr_strategy *kernel;
 } gr_groups_request;
 
 typedef struct {
     gr_launched launched;
-    int is_bad, is_unsorted; /* with `check`: an id or offset is wrong, ids are not sorted */
-    uint64_t place;          /* of the first one */
+    int is_bad, is_unsorted; /* with `check`: an id or offset is out of range; ids are not sorted */
+    uint64_t place;          /* where the first of these is */
     uint64_t found, next;    /* the number there, and the one before (ids) or after it (offsets) */
 } gr_groups_outcome;
 
@@ -63,10 +63,10 @@ typedef struct {
 } gr_span;
 
 /* Puts the launches on the stream, and waits for them only with `check`. If an id or offset is
- * wrong, nothing is written to the sums. Without sums by segment, ids and offsets are checked;
- * along axes there must be at least one sum.
+ * invalid, no sum is written. With no segments, ids and offsets are still checked; along axes there
+ * must be at least one sum.
  *
- * With `host`, the request's arrays lie in host memory: copies them to the device and the sums
+ * With `host`, the request's arrays are in host memory: copies them to the device and the sums
  * back. host[0] spans the values, host[1] the mask or index, which may be empty, and host[2] the
  * sums. */
 gr_status gr_sum_groups(gr_groups_request *request, const gr_span host[3],
@@ -87,8 +87,7 @@ gr_status gr_run_axis(const gr_groups_request *request, gr_launched *launched, g
 gr_status gr_run_segments(const gr_groups_request *request, gr_groups_outcome *outcome,
                           gr_error *error);
 
-/* The launches for sums by segment, or for digits of which `sums.counts` has the numbers of
- * elements. */
+/* Launches segment sums, or digits with `sums.counts` elements per segment. */
 gr_status gr_launch_segments(const gr_groups_request *request, gr_groups_outcome *outcome,
                              gr_error *error);
 

@@ -31,7 +31,7 @@ typedef struct {
     const gr_strategy *strategy;
     gr_kernel *kernel;
     unsigned block, grid;
-    unsigned outs; /* how many values it leaves in out[] */
+    unsigned outs; /* values that it leaves in out[] */
     size_t shared_bytes, out_bytes;
 } gr_plan;
 
@@ -43,7 +43,7 @@ static inline unsigned gr_cluster_blocks(const gr_strategy *strategy, unsigned g
 
 /* Device memory for one call, in regions. Take all regions, open, use, and close the arena. */
 typedef struct {
-    size_t bytes, zeroed; /* of all regions; bytes from the start on that must be 0 */
+    size_t bytes, zeroed; /* of all regions; of the first ones, which must be zero */
     char *base;           /* NULL: there are no regions, or the arena is not open */
     void *stream;
 } gr_arena;
@@ -85,7 +85,7 @@ gr_status gr_make_plan(const gr_request *request, gr_load load, size_t n, int li
 gr_status gr_resident_blocks(const gr_request *request, gr_kernel *kernel, unsigned block,
                              size_t shared_bytes, size_t *blocks, gr_error *error);
 
-/* The most elements that one launch can sum. */
+/* The largest number of elements that one launch can sum. */
 size_t gr_max_elements(const gr_request *request);
 
 /* Checks a request's block, dtype, finish and the device's compute capability. */
@@ -111,7 +111,7 @@ static inline const void *gr_view_of(const gr_request *request)
                                               : NULL;
 }
 
-/* Whether sums that prove their rounding begin with a number that is not 0. */
+/* Whether sums that prove their rounding start from a nonzero number. */
 static inline int gr_has_initial(const gr_sums *sums)
 {
     return sums->initial[0].f64 != 0 || sums->initial[1].f64 != 0;

@@ -45,12 +45,11 @@ gr_status gr_launch_keys(const gr_groups_request *request, gr_groups_outcome *ou
     gr_arena arena = {0};
     *outcome = (gr_groups_outcome){.place = 0};
     if (!kernel || request->columns != 1)
-        return gr_fail(error, GR_BAD_DTYPE, "%s does not add up these elements",
-                       request->kernel->name);
+        return gr_fail(error, GR_BAD_DTYPE, "%s cannot sum this dtype", request->kernel->name);
     if (shared_bytes(request) > most)
         return gr_fail(error, GR_BAD_VALUE,
-                       "%s keeps all sums in a block's shared memory, which has room for %zu, not "
-                       "for num_segments=%zu",
+                       "%s keeps all sums in shared memory, which holds at most %zu of them, not "
+                       "num_segments=%zu",
                        request->kernel->name, most / gr_acc_size(request->acc),
                        (size_t)request->segments);
     if (request->kernel->traits & TICKET) /* words and a ticket for key_fixed */

@@ -113,7 +113,7 @@ gr_status gr_plan_first(const gr_request *request, size_t n, gr_plan *plan, gr_e
     if (gr_strategy_at(request->strategy)->kind != GR_KIND_LIBRARY)
         return gr_make_plan(request, request->load, n, 0, plan, error);
     if (request->load == GR_LOAD_samples)
-        return gr_fail(error, GR_BAD_VALUE, "%s reads arrays, not the samples of a function",
+        return gr_fail(error, GR_BAD_VALUE, "%s sums arrays and cannot integrate functions",
                        gr_strategy_at(request->strategy)->name);
     memset(plan, 0, sizeof *plan);
     plan->strategy = gr_strategy_at(request->strategy);
@@ -130,7 +130,7 @@ gr_status gr_reduce(const gr_request *request, gr_plan plan, const void *data, s
     const void *view = gr_view_of(request);
     void *first_in = view ? (void *)view : (void *)&in;
     int host_adds = request->finish == GR_FINISH_HOST;
-    /* Strategies with atomics need out[] in device memory. */
+    /* Atomics need out[] in device memory, not in the pinned slot `last`. */
     int final = plan.outs == 1 && last && !(plan.strategy->traits & ZEROED);
     void *out = final ? last : workspace->out[0].data;
 

@@ -11,7 +11,7 @@ static gr_status make_plan(const gr_request *request, int later, gr_plan *plan, 
 {
     gr_load load = later ? gr_load_of_acc(request->acc) : request->load;
     if (request->n > PTRDIFF_MAX / gr_load_size(load))
-        return gr_fail(error, GR_BAD_VALUE, "no memory has room for %zu elements of %zu bytes",
+        return gr_fail(error, GR_BAD_VALUE, "%zu elements of %zu bytes exceed the address space",
                        request->n, gr_load_size(load));
     if (gr_wake(request->device, NULL, error) != GR_OK || gr_check_request(request, error) != GR_OK)
         return error->status;
@@ -67,7 +67,7 @@ gr_status gr_run_pass(const gr_request *request, int later,
     space.ticket = &ticket;
     size_t slot = gr_acc_size(request->acc), work = (size_t)plan.grid * plan.block * slot;
     if (plan.strategy->traits & DIGITS)
-        work = plan.out_bytes; /* the totals have the result's form */
+        work = plan.out_bytes; /* the totals are as large as the result */
     size_t element = later ? slot : gr_load_size(request->load);
     if (take_zeros(&space.in, request->n * element, error) == GR_OK &&
         gr_reserve(&space.out[0], plan.out_bytes, error) == GR_OK &&

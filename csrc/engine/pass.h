@@ -1,4 +1,4 @@
-/* Single launches of a sum, on zeros in place of data. For counting a kernel's operations. */
+/* Single launches of a sum on zeros, for counting a kernel's operations. */
 #ifndef GPUREDUCE_PASS_H
 #define GPUREDUCE_PASS_H
 
@@ -38,8 +38,8 @@ gr_status gr_run_pass(const gr_request *request, int later,
                       int (*prepare)(void *context, const gr_arrivals *arrivals), void *context,
                       gr_error *error);
 
-/* The same for the first launch of a sum of rows * columns zeros along `axis`: 0 or 1. Of the
- * request, its axes and the place of its sums are filled in. *launched begins as zeros. */
+/* The same for the first launch of a sum of rows * columns zeros along `axis`, 0 or 1. Fills in the
+ * request's axes and the address of its sums. *launched must be zero at first. */
 gr_status gr_run_axis_pass(gr_groups_request *request, const size_t shape[2], int axis,
                            int (*prepare)(void *context, const gr_arrivals *arrivals),
                            void *context, gr_launched *launched, gr_error *error);

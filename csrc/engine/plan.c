@@ -30,11 +30,11 @@ static gr_status check_finish(const gr_strategy *strategy, gr_finish finish, gr_
 {
     if (strategy->traits & FINISHES && finish != GR_FINISH_DEFAULT && finish != GR_FINISH_SINGLE)
         return gr_fail(error, GR_BAD_VALUE,
-                       "%s finishes by itself: finish must be \"single\" or left out",
+                       "%s adds up all blocks in one launch: finish must be \"single\" or left out",
                        strategy->name);
     if (strategy->traits & PARTIALS && !(strategy->traits & FINISHES) && finish == GR_FINISH_SINGLE)
         return gr_fail(error, GR_BAD_VALUE,
-                       "%s leaves a sum per block: finish must be \"relaunch\" or \"host\"",
+                       "%s stores one sum per block: finish must be \"relaunch\" or \"host\"",
                        strategy->name);
     return GR_OK;
 }
@@ -46,18 +46,17 @@ gr_status gr_check_request(const gr_request *request, gr_error *error)
 
     if (strategy->kind == GR_KIND_AXIS)
         return gr_fail(error, GR_BAD_VALUE,
-                       "%s makes sums along an axis: name one, as in gpureduce.sum(arr, \"%s\", "
+                       "%s sums along an axis: pass axis, as in gpureduce.sum(arr, \"%s\", "
                        "axis=%d)",
                        strategy->name, strategy->name, strategy->traits & ROWS ? -1 : 0);
     if (strategy->kind == GR_KIND_SEGMENTS)
         return gr_fail(
             error, GR_BAD_VALUE,
-            "%s is a step of gpureduce.segment_sum(values, segment_ids), and makes no sum by "
-            "itself",
+            "%s is an internal step of gpureduce.segment_sum(values, segment_ids), not a strategy",
             strategy->name);
     if (strategy->kind == GR_KIND_KEYS)
         return gr_fail(error, GR_BAD_VALUE,
-                       "%s makes sums by segment: call gpureduce.segment_sum(values, segment_ids, "
+                       "%s makes segment sums: call gpureduce.segment_sum(values, segment_ids, "
                        "strategy=\"%s\")",
                        strategy->name, strategy->name);
     if (strategy->kind == GR_KIND_SCAN)
@@ -69,15 +68,15 @@ gr_status gr_check_request(const gr_request *request, gr_error *error)
                        GR_WARP, GR_MIN_BLOCK, GR_MAX_BLOCK, block);
     if (strategy->dtypes == GR_DTYPES_INT32 && request->acc != GR_ACC_u32)
         return gr_fail(error, GR_BAD_DTYPE,
-                       "%s adds 32-bit integers in 32 bits only: give an int32 or uint32 array "
+                       "%s sums 32-bit integers in 32 bits only: pass an int32 or uint32 array "
                        "and dtype=\"int32\" or \"uint32\"",
                        strategy->name);
     if (strategy->traits & DIGITS && request->acc != GR_ACC_f32 && request->acc != GR_ACC_f64)
-        return gr_fail(error, GR_BAD_DTYPE, "%s adds floats; integers are exact without it",
+        return gr_fail(error, GR_BAD_DTYPE, "%s sums floats only: use fast for integers",
                        strategy->name);
     int capability = gr_facts_of(request->device)->capability;
     if (capability < strategy->capability) {
-        gr_fail(error, GR_CUDA_ERROR, "%s needs compute capability %d.%d; this card has %d.%d",
+        gr_fail(error, GR_CUDA_ERROR, "%s needs compute capability %d.%d; this GPU has %d.%d",
                 strategy->name, strategy->capability / 10, strategy->capability % 10,
                 capability / 10, capability % 10);
         snprintf(error->name, sizeof error->name, "%s", cudaGetErrorName(cudaErrorNotSupported));
@@ -147,9 +146,9 @@ static gr_status grid_to_fill(const gr_request *request, size_t cover, size_t re
     if (traits & ALONE) {
         int large = traits & CLUSTER && request->grid == GR_LARGE_CLUSTER_BLOCKS;
         if (request->grid && request->grid != step && !large)
-            return gr_fail(error, GR_BAD_VALUE, "%s runs alone: its grid is %zu%s, not %u",
+            return gr_fail(error, GR_BAD_VALUE, "grid of %s must be %zu%s, not %u",
                            plan->strategy->name, step,
-                           traits & CLUSTER ? ", or 16 where the card can" : "", request->grid);
+                           traits & CLUSTER ? ", or 16 if the GPU can" : "", request->grid);
         plan->grid = large ? request->grid : (unsigned)step;
         return GR_OK;
     }
@@ -159,12 +158,12 @@ static gr_status grid_to_fill(const gr_request *request, size_t cover, size_t re
                            plan->strategy->name, step, request->grid);
         if (traits & COOPERATIVE && request->grid > resident)
             return gr_fail(error, GR_BAD_VALUE,
-                           "%s needs all its blocks on the card at once: with block=%u grid may "
+                           "%s needs all its blocks on the GPU at once: with block=%u grid may "
                            "be at most %zu, not %u",
                            plan->strategy->name, plan->block, resident, request->grid);
         if (traits & DIGITS && request->grid > GR_EXACT_BLOCKS)
             return gr_fail(error, GR_BAD_VALUE,
-                           "%s counts its blocks in a few bits: grid may be at most %d, not %u",
+                           "%s has a limit on its blocks: grid may be at most %d, not %u",
                            plan->strategy->name, GR_EXACT_BLOCKS, request->grid);
         plan->grid = request->grid;
         return GR_OK;
@@ -184,14 +183,14 @@ static gr_status grid_to_cover(const gr_request *request, size_t n, size_t cover
     if (cover > MAX_GRID)
         return gr_fail(error, GR_BAD_VALUE,
                        "%s gives each thread %u element%s: %zu elements with block=%u need %zu "
-                       "blocks, and a launch has at most %zu; take a larger block, or fast",
+                       "blocks, and a launch has at most %zu: use a larger block, or fast",
                        plan->strategy->name, gr_per_thread(plan->strategy),
                        gr_per_thread(plan->strategy) == 1 ? "" : "s", n, plan->block, cover,
                        MAX_GRID);
     if (request->grid && !limit_grid && request->grid < cover)
         return gr_fail(error, GR_BAD_VALUE,
                        "%s gives each thread %u element%s: %zu elements with block=%u need "
-                       "grid=%zu or more, not %u; leave grid out",
+                       "grid=%zu or more, not %u: leave grid out",
                        plan->strategy->name, gr_per_thread(plan->strategy),
                        gr_per_thread(plan->strategy) == 1 ? "" : "s", n, plan->block, cover,
                        request->grid);
@@ -203,19 +202,19 @@ static gr_status missing_kernel(const gr_request *request, gr_load load, gr_erro
 {
     const gr_strategy *strategy = gr_strategy_at(request->strategy);
     if (load == GR_LOAD_samples && gr_find_kernel(request->strategy, GR_LOAD_f64, GR_ACC_f64, 256))
-        gr_fail(error, GR_BAD_VALUE, "%s reads arrays, not the samples of a function",
+        gr_fail(error, GR_BAD_VALUE, "%s sums arrays and cannot integrate functions",
                 strategy->name);
     else if (load == GR_LOAD_any)
         gr_fail(error, GR_BAD_DTYPE,
-                "%s reads contiguous arrays of the dtypes it is compiled for; fast and last_block "
+                "%s reads only contiguous arrays, without a cast: use fast or last_block, which "
                 "take any strides and casts",
                 strategy->name);
     else if (strategy->traits & BLOCK_TEMPLATE && gr_is_added_strategy(request->strategy))
         gr_fail(error, GR_BAD_VALUE,
-                "%s has the block size in its template: block must be a power of two, not %u",
+                "%s is compiled per block size: block must be a power of two, not %u",
                 strategy->name, block_of(request));
     else
-        gr_fail(error, GR_CUDA_ERROR, "%s was not built for this card (GPUREDUCE_CUDA_ARCHS)",
+        gr_fail(error, GR_CUDA_ERROR, "%s was not built for this GPU (GPUREDUCE_CUDA_ARCHS)",
                 strategy->name);
     return error->status;
 }
@@ -275,7 +274,7 @@ static gr_status check_block(const gr_request *request, gr_load load, const gr_p
                        plan->strategy->name, name_of(load), exact_most_threads(load), plan->block);
     if (plan->shared_bytes > most)
         return gr_fail(error, GR_BAD_VALUE,
-                       "%s needs %zu bytes of shared memory for block=%u, and this card has %zu: "
+                       "%s needs %zu bytes of shared memory for block=%u, and this GPU has %zu: "
                        "choose a smaller block",
                        plan->strategy->name, plan->shared_bytes, plan->block, most);
     return GR_OK;

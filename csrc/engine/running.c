@@ -6,11 +6,11 @@
 #include "shared/running.h"
 
 enum {
-    LONG_ROW = 16,   /* rows of so many tiles are lines of their own */
-    WALKS = 1 << 16, /* of all lines: about the threads of running_again that run at once */
+    LONG_ROW = 16,   /* tiles from which on each row is a line of its own */
+    WALKS = 1 << 16, /* walks of all lines: about the threads of running_again that run at once */
     LEAST_WALK = 128,
-    FEW_BYTES = 64,  /* if the sums of a tile take no more, all tiles of a stretch are read */
-    LOG_BLOCK = 7,   /* of GR_RUNNING_BLOCK */
+    FEW_BYTES = 64,  /* with smaller sums of a tile, all tiles of a stretch are read */
+    LOG_BLOCK = 7,   /* log2 of GR_RUNNING_BLOCK */
     AGAIN_BLOCKS = 4 /* of running_again, per multiprocessor */
 };
 
@@ -21,7 +21,7 @@ static gr_axis take_last(gr_axis_list *list)
     return list->count ? list->dim[--list->count] : one;
 }
 
-/* Describes the lines of the innermost dimensions, and leaves the other ones in `kept`. */
+/* Describes the lines along the innermost dimensions, and leaves the other dimensions in `kept`. */
 static gr_running_lines lines_of(const gr_groups_request *request, const gr_axis *axis,
                                  gr_axis_list *kept)
 {
@@ -98,12 +98,12 @@ static gr_status launch(const gr_groups_request *request, gr_running_lines *of,
     void *arguments[] = {of, &sums, &memory};
 
     if (!tiles || (is_proven && !again))
-        return gr_fail(error, GR_BAD_DTYPE,
-                       "no kernel adds up these elements in this dtype: convert the array first");
+        return gr_fail(
+            error, GR_BAD_DTYPE,
+            "no kernel sums this dtype in the dtype of the result: convert the array first");
     if (of->tiles > 0x7fffffff / of->strips)
         return gr_fail(error, GR_BAD_VALUE,
-                       "running sums of so many elements take more than "
-                       "2^31 - 1 blocks");
+                       "the array is too large: its running sums need more than 2^31 - 1 blocks");
     size_t of_tiles = gr_arena_take(&arena, summed * of->strips, sums_of_tile);
     size_t of_groups = gr_arena_take(&arena, groups * of->strips, sums_of_tile);
     size_t up_to = gr_arena_take(&arena, stretches * of->strips, sums_of_tile);

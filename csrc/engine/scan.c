@@ -15,8 +15,8 @@ typedef struct {
     gr_error *error;
 } scan;
 
-/* Some slots more: for gaps between entries, or for what scan_look_back keeps beside sums. A kernel
- * of a user has them for gaps, of which there may be one for each 16 entries. */
+/* Adds slots for gaps between entries, or for the data that scan_look_back keeps beside the sums. A
+ * user's kernel may have a gap for each 16 entries. */
 static size_t shared_bytes(const scan *s)
 {
     const gr_groups_request *request = s->request;
@@ -57,7 +57,7 @@ static gr_status launch_levels(const scan *s, const void *in, void *out, size_t 
     return gr_launch(&step, arguments, request->stream, s->launched, s->error);
 }
 
-/* All launches. The number of blocks of each is at most `blocks`. */
+/* Makes all launches, of at most `blocks` blocks each. */
 static gr_status launch_all(const scan *s, const void *in, void *out, size_t n, size_t blocks)
 {
     unsigned traits = s->request->kernel->traits;
@@ -70,7 +70,7 @@ static gr_status launch_all(const scan *s, const void *in, void *out, size_t n, 
     char *work = arena.base + sums;
     if (traits & TICKET)
         launch(s, in, out, n, work, (unsigned *)(void *)(arena.base + tickets), blocks);
-    else if (!(traits & MANY)) /* or one block, of a kernel of a user without `work` */
+    else if (!(traits & MANY)) /* or one block, of a user's kernel without `work` */
         launch_levels(s, in, out, n, work);
     else if (launch(s, in, NULL, n, work, NULL, blocks) == GR_OK &&
              launch(s, work, work, blocks, NULL, NULL, 1) == GR_OK)
@@ -88,7 +88,8 @@ static bool fits(const gr_groups_request *request)
            gr_axis_load(request) == (int)gr_load_of_acc(request->acc);
 }
 
-/* For kernels of users: in copies of the arrays' exact sizes. Accesses beyond these are seen. */
+/* For users' kernels: runs on copies of the arrays' exact sizes, so that accesses beyond them are
+ * found. */
 static gr_status launch_in_copies(const scan *s, const gr_axes *axes, size_t n, size_t blocks)
 {
     void *in = NULL, *out = NULL, *stream = s->request->stream;
@@ -121,14 +122,13 @@ gr_status gr_launch_scan(const gr_groups_request *request, gr_launched *launched
     size_t blocks = gr_ceil_div(n, tile);
     size_t full = gr_facts_of(request->device)->sms * (SM_THREADS / s.block);
     if (!s.kernel && strategy->traits & BLOCK_TEMPLATE)
-        return gr_fail(
-            error, GR_BAD_VALUE,
-            "%s has the block size in its template: block must be a power of two, not %u",
-            strategy->name, s.block);
+        return gr_fail(error, GR_BAD_VALUE,
+                       "%s is compiled per block size: block must be a power of two, not %u",
+                       strategy->name, s.block);
     if (!s.kernel || !fits(request))
         return gr_fail(error, GR_BAD_DTYPE,
-                       "%s makes running sums of contiguous numbers in their own type: copy the "
-                       "array, or name its dtype",
+                       "%s reads only contiguous arrays, without a cast: copy the array, or pass "
+                       "its own dtype",
                        strategy->name);
     if (strategy->traits & MANY)
         blocks = request->grid ? request->grid : full < blocks ? full : blocks;

@@ -58,11 +58,11 @@ gr_status gr_report_index(const gr_segment_run *r, const gr_segment_state *state
     uint64_t unsorted = r->request->sorted == GR_SORTED ? state->unsorted : 0;
     if (!state->bad && !unsorted)
         return GR_OK;
-    /* The first place: rows after it may not have been checked. */
+    /* Reports the first place: later rows may not have been checked. */
     outcome->is_bad = state->bad >= unsorted;
     outcome->is_unsorted = !outcome->is_bad;
-    /* The last id stands for the rows that a warp lacks after it: if another thread changes it in
-     * between, what is wrong may seem to lie there. */
+    /* The last id also stands for the lanes of a warp beyond the last row. If another thread
+     * changes it meanwhile, the error may be reported there. */
     uint64_t last = by_offsets ? r->request->segments : r->request->rows - 1;
     outcome->place = gr_least(first + ~(outcome->is_bad ? state->bad : unsorted), last);
     uint64_t beside = by_offsets ? outcome->place + 1 : outcome->place - 1;
@@ -72,9 +72,9 @@ gr_status gr_report_index(const gr_segment_run *r, const gr_segment_state *state
     return r->error->status;
 }
 
-/* Launches a kernel for the request's ids, piece by piece, until one is wrong: repeated ids have
- * any number, and a signal ends no launch. `job` has no ids. Sets *first to the place of the last
- * piece. */
+/* Launches a kernel on the request's ids, piece by piece, until one is invalid. In pieces, because
+ * repeated ids may have any number of rows, and signals cannot end a launch. `job` has no ids yet.
+ * Sets *first to the start of the last piece. */
 static gr_status launch_by_pieces(gr_segment_run *r, const char *kernel, gr_segment_job job,
                                   gr_segment_state *state, uint64_t *first)
 {
@@ -93,7 +93,7 @@ static gr_status launch_by_pieces(gr_segment_run *r, const char *kernel, gr_segm
     return r->error->status;
 }
 
-/* Checks the request's ids or offsets. The memory has a state, and offsets for sorted ids. */
+/* Checks the request's ids or offsets. `memory` has a state, and offsets of sorted ids. */
 static gr_status check(gr_segment_run *r, void *memory, gr_segment_state *state, uint64_t *first)
 {
     const gr_groups_request *request = r->request;
@@ -107,7 +107,7 @@ static gr_status check(gr_segment_run *r, void *memory, gr_segment_state *state,
         return gr_launch_segment_bounds(r) == GR_OK ? gr_fetch_segment_state(r, state)
                                                     : r->error->status;
     }
-    /* Without words, segment_atomics only checks ids. Each element is the same zero. */
+    /* Without words, segment_atomics only checks ids. All elements are read from one zero. */
     job.values.base = job.state->hot_id;
     job.values.parts = 1;
     job.load = GR_LOAD_u64;
@@ -124,7 +124,7 @@ gr_status gr_check_index(const gr_groups_request *request, gr_groups_outcome *ou
     uint64_t first = 0;
     gr_arena arena = {.zeroed = sizeof state};
     if (is_sorted && request->segments > SIZE_MAX / 64)
-        return gr_fail(error, GR_NO_MEMORY, "there is no memory for so many sums");
+        return gr_fail(error, GR_NO_MEMORY, "there is no memory for all sums");
     gr_arena_take(&arena, sizeof state + offsets, 1);
     r.sms = gr_facts_of(request->device)->sms;
     if (gr_arena_open(&arena, request->device, request->stream, error) == GR_OK &&

@@ -12,7 +12,7 @@ gr_status gr_launch_segment_step(gr_segment_run *r, gr_segment_step s)
                     s.block,
                     s.shared_bytes};
     if (!step.kernel)
-        return gr_fail(r->error, GR_BAD_DTYPE, "%s does not add up these elements in this dtype",
+        return gr_fail(r->error, GR_BAD_DTYPE, "%s cannot sum this dtype in that of the result",
                        s.kernel);
     return gr_launch(&step, arguments, r->request->stream, &r->outcome->launched, r->error);
 }

@@ -17,17 +17,17 @@ typedef struct {
     unsigned passes, fewest_passes;
     unsigned tiles, pack_tiles; /* of 32 columns, and of 32 packs of them */
     bool are_few;               /* one launch is quickest */
-    bool in_rows, in_words;     /* which of the two may be done */
-    bool in_runs;               /* in_rows: in one pass over ids and values */
+    bool in_rows, in_words;     /* which methods are possible: sums of rows, or integer words */
+    bool in_runs;               /* in_rows: one pass over ids and values */
     bool in_lanes, in_packs;    /* in_rows: by segment_lanes, or by segment_packs */
-    bool in_order;              /* in_rows: put in order first, if it is not sorted */
-    bool in_one_attempt;        /* in_words: with words that hold all values */
+    bool in_order;              /* in_rows: unsorted rows are put in order first */
+    bool in_one_attempt;        /* in_words: one attempt, with words that hold all values */
 } gr_segment_run;
 
 /* Passes over ranges of segments for values of all exponents, which need many words. */
 enum { GR_WIDE_PASSES = 2 };
 
-/* Plans sums by segment: what `request` does not say is set. */
+/* Plans sums by segment: fills in what the request leaves open. */
 gr_status gr_plan_segments(gr_segment_run *r);
 
 bool gr_adds_floats(const gr_segment_run *r);
@@ -53,20 +53,20 @@ typedef struct {
 
 gr_status gr_launch_segment_step(gr_segment_run *r, gr_segment_step s);
 
-/* The same of a kernel that needs no elements, of any number of threads. */
+/* The same for a kernel that reads no elements, with any number of threads. */
 gr_status gr_launch_segment_threads(gr_segment_run *r, const char *kernel, size_t threads,
                                     unsigned block, size_t shared_bytes);
 
 /* Makes the offsets of sorted ids, or checks the caller's offsets. */
 gr_status gr_launch_segment_bounds(gr_segment_run *r);
 
-/* Waits for what the kernels have found out about ids and values, and fetches it. */
+/* Waits for the kernels' findings about ids and values, and fetches them. */
 gr_status gr_fetch_segment_state(const gr_segment_run *r, gr_segment_state *state);
 
-/* Reports in the outcome what is wrong with the ids or offsets from number `first` on. */
+/* Reports in the outcome an invalid id or offset from number `first` on. */
 gr_status gr_report_index(const gr_segment_run *r, const gr_segment_state *state, uint64_t first);
 
-/* Checks ids or offsets where there are no sums: with `check`, as gr_launch_segments() does. */
+/* Checks ids or offsets if there are no sums: with `check`, as gr_launch_segments() does. */
 gr_status gr_check_index(const gr_groups_request *request, gr_groups_outcome *outcome,
                          gr_error *error);
 

@@ -5,26 +5,26 @@
 
 enum {
     SM_THREADS = 2048,          /* per multiprocessor */
-    LANE_ROWS = 48,             /* mean rows of a segment per lane: if more, it gets more lanes */
-    PACK_ROWS = 16,             /* the same of segment_packs, per group of lanes that load a row */
+    LANE_ROWS = 48,             /* most mean rows per lane of a segment; else more lanes */
+    PACK_ROWS = 16,             /* the same for segment_packs, per group of lanes of a row */
     LONG_VALUES = 4096,         /* segments of more values are cut into tasks */
     TASK_VALUES = 16384,        /* per task */
-    UNTRIED_ROWS = 1 << 16,     /* kernels do not find out whether fewer ids are sorted */
-    SAMPLED_VALUES = 1 << 20,   /* a sample has at least so many, .. */
-    SAMPLED_PARTS = 32,         /* .. and one of so many parts of all */
-    ROOM_WORDS = 1 << 24,       /* for fixed-point sums, if there is no need for more */
-    L2_EIGHTHS = 3,             /* of the L2 cache, for words: the quickest share on an H100 */
+    UNTRIED_ROWS = 1 << 16,     /* fewer ids are not tested for being sorted */
+    SAMPLED_VALUES = 1 << 20,   /* least values of a sample, .. */
+    SAMPLED_PARTS = 32,         /* .. which is at least 1/32 of all */
+    ROOM_WORDS = 1 << 24,       /* most fixed-point words, unless more are needed */
+    L2_EIGHTHS = 3,             /* of the L2 cache, for words: fastest on an H100 */
     RUN_WARPS = 16,             /* of segment_runs, per multiprocessor */
-    ORDERED_BYTES = 128,        /* of a row, at least, to put rows in order */
-    ORDERED_IN_SHARED = 4096,   /* segments, at most, to count their rows in shared memory .. */
-    ORDERED_ROWS = 1024,        /* .. and rows per segment, at least */
+    ORDERED_BYTES = 128,        /* least bytes of a row for which rows are put in order */
+    ORDERED_IN_SHARED = 4096,   /* most segments whose rows are counted in shared memory .. */
+    ORDERED_ROWS = 1024,        /* .. and least rows per segment */
     MOST_STRIPS = 1 << 22,      /* per warp: an int counts their rows */
-    MOST_PASSES = 8,            /* that make the words of a pass fit into that share */
-    UNCHECKED_VALUES = 1 << 16, /* fewer, unchecked, are added in one attempt: from there two win */
-    FEW_ROWS = 1024, /* that a warp per segment looks through: their longest sum takes 50 us .. */
-    FEW_SEGMENTS = 4096, /* .. of so many segments, unless only those with rows are added up .. */
-    FEW_COLUMNS = 4096,  /* .. and so many columns */
-    WIDE_ROWS = 8 /* in GR_WIDE_PASSES: if a sum has so many rows, a needless pass costs little */
+    MOST_PASSES = 8,            /* most passes that keep the words of a pass in the L2 cache */
+    UNCHECKED_VALUES = 1 << 16, /* from this many unchecked values, two attempts win */
+    FEW_ROWS = 1024,            /* that a warp per segment reads: the longest sum takes 50 us .. */
+    FEW_SEGMENTS = 4096,        /* .. most segments, unless only those with rows are added up .. */
+    FEW_COLUMNS = 4096,         /* .. and most columns */
+    WIDE_ROWS = 8 /* rows per sum from which on GR_WIDE_PASSES needless passes cost little */
 };
 
 static const size_t most_rows = (size_t)1 << 40; /* more would leave too few bits per word */
@@ -56,11 +56,11 @@ size_t gr_most_segment_words(const run *r)
     return gr_plan_words(bits, 0, 1, 1, 1, r->job.width).words + 1;
 }
 
-/* Words for all sums if values have usual exponents, but no more than a quarter of the free
- * memory: other values take several passes over ranges of segments.
+/* Chooses the room for words: all sums of values with usual exponents, but at most a quarter of the
+ * free memory. Other values take several passes over ranges of segments.
  *
- * Additions to words that do not stay in the L2 cache cost more than reading the ids and single
- * values several times. So each pass gets no more words than stay there, if MOST_PASSES suffice. */
+ * Adding to words outside the L2 cache costs more than reading the ids and single values several
+ * times. So each pass gets only as many words as stay in the cache, if MOST_PASSES suffice. */
 static gr_status find_room(run *r)
 {
     const gr_groups_request *request = r->request;
@@ -100,7 +100,7 @@ done:
     return error->status;
 }
 
-/* Whether the values of a row, or the sums of a segment, are neighbours in memory. */
+/* Whether the values of a row, or the sums of a segment, are adjacent in memory. */
 static bool are_neighbours(const gr_rows *rows, size_t bytes)
 {
     return rows->number_step == (int64_t)(rows->parts * bytes) &&
@@ -114,7 +114,7 @@ static bool is_there(const gr_groups_request *request, const char *kernel)
     return number >= 0 && gr_find_kernel(number, (gr_load)request->load, request->acc, 0);
 }
 
-/* Whether segment_packs can add up: rows consist of aligned packs, and all sums are neighbours. */
+/* Whether segment_packs can run: rows consist of aligned packs, and all sums are adjacent. */
 static bool has_packs(const gr_groups_request *request)
 {
     const gr_rows *values = &request->values, *out = &request->out;
@@ -127,8 +127,8 @@ static bool has_packs(const gr_groups_request *request)
            is_there(request, "segment_packs");
 }
 
-/* Chooses which kernel adds up rows, how many lanes a segment gets, and from which length on
- * segments are cut into tasks. */
+/* Chooses the kernel that sums rows, the lanes of a segment, and the length from which on segments
+ * are cut into tasks. */
 static void share_rows(run *r)
 {
     const gr_groups_request *request = r->request;
@@ -157,8 +157,8 @@ static void share_rows(run *r)
         job->long_rows += 2 * (request->rows / request->segments);
 }
 
-/* Of how many parts of the values one is in the sample that segment_range reads; 1: there is none.
- * Words of long sums have few bits to spare. */
+/* The sample that segment_range reads is one of this many parts of the values; 1: no sample. Words
+ * of long sums have few bits to spare. */
 static unsigned sampled(const run *r)
 {
     size_t parts = r->request->rows * r->request->columns / SAMPLED_VALUES;
@@ -174,8 +174,8 @@ gr_status gr_plan_segments(run *r)
     size_t columns = request->columns;
     if (request->rows > most_rows || request->segments > SIZE_MAX / 64 / columns)
         return gr_fail(r->error, request->rows > most_rows ? GR_BAD_VALUE : GR_NO_MEMORY,
-                       request->rows > most_rows ? "more than 2^40 rows cannot be added up"
-                                                 : "there is no memory for so many sums");
+                       request->rows > most_rows ? "values may have at most 2^40 rows"
+                                                 : "there is no memory for all sums");
     *job = (gr_segment_job){.values = request->values,
                             .out = request->out,
                             .index = request->index,
@@ -190,7 +190,7 @@ gr_status gr_plan_segments(run *r)
     job->width = gr_word_width(request->rows);
     job->sums.has_initial = gr_has_initial(&request->sums);
     job->sums.additions = 4.0 * (double)request->rows + 1e5;
-    bool as_digits = request->sums.as_digits != 0; /* they are made of words */
+    bool as_digits = request->sums.as_digits != 0; /* digits are made of words */
     job->try_sorted = !as_digits && !request->by_offsets && request->rows &&
                       (request->sorted == GR_SORTED ||
                        (request->sorted == GR_SORTED_UNKNOWN && request->rows >= UNTRIED_ROWS));
@@ -214,7 +214,7 @@ gr_status gr_plan_segments(run *r)
     r->in_runs = job->try_sorted && columns == 1 && !has_initial && !request->in_place &&
                  request->acc != GR_ACC_proven3;
     size_t strips = gr_ceil_div(request->rows, r->sms * RUN_WARPS * GR_STRIP_ROWS);
-    if (r->in_runs) /* whole strips, in equal shares */
+    if (r->in_runs) /* every warp gets the same whole number of strips */
         job->task_rows = gr_least(strips, MOST_STRIPS) * GR_STRIP_ROWS;
     job->shared_words = shared_words(r);
     job->sampled = sampled(r);

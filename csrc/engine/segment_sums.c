@@ -1,5 +1,5 @@
-/* Sums by segment as callers want them: rounded, or their digits. Digits are those of fixed-point
- * words, also by offsets, and become words of the caller's format where others are rounded. */
+/* Segment sums in the form that callers want: rounded, or as digits. Digits are made of fixed-point
+ * words, also with offsets, and stored as words of the caller's format instead of being rounded. */
 #include "engine/groups.h"
 
 #include "engine/internal.h"
@@ -10,7 +10,7 @@ static gr_rows plain(const void *base, int64_t step)
     return (gr_rows){base, step, sizeof(uint64_t), sizeof(uint64_t), 1};
 }
 
-/* Counts the elements of each segment, as a sum of ones: those of `one`, a byte. */
+/* Counts the elements of each segment by summing the byte `one` for each row. */
 static gr_status count_elements(const gr_groups_request *request, uint64_t *counts, const void *one,
                                 gr_error *error)
 {
@@ -22,7 +22,7 @@ static gr_status count_elements(const gr_groups_request *request, uint64_t *coun
     each.load = GR_LOAD_u8;
     each.acc = GR_ACC_u64;
     each.sums = (gr_sums){.type = GR_LOAD_u64, .bytes = sizeof *counts, .parts = 1};
-    each.check = 0; /* the sums tell what is wrong */
+    each.check = 0; /* the launch of the sums checks the ids */
     each.times = NULL;
     return gr_launch_segments(&each, &outcome, error);
 }
@@ -35,9 +35,9 @@ static gr_status launch_digits(const gr_groups_request *request, gr_groups_outco
     bool is_wide = request->load == GR_LOAD_i32 || request->load == GR_LOAD_u32;
     if (is_wide && request->rows > (uint64_t)1 << 32)
         return gr_fail(error, GR_BAD_VALUE,
-                       "digits of more than 2^32 integers of 32 bits cannot be made at once");
+                       "segment_digits takes at most 2^32 integers of 32 bits at once");
     if (request->segments > SIZE_MAX / 64)
-        return gr_fail(error, GR_NO_MEMORY, "there is no memory for so many sums");
+        return gr_fail(error, GR_NO_MEMORY, "there is no memory for all sums");
     gr_arena_take(&arena, request->segments + 1, sizeof(uint64_t));
     if (gr_arena_open(&arena, request->device, request->stream, error) != GR_OK)
         return error->status;

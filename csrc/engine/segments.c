@@ -33,13 +33,13 @@
 
 enum {
     BLOCK = 256,
-    SAMPLED_ROWS = 1 << 20 /* fewer ids are not sampled */
+    SAMPLED_ROWS = 1 << 20 /* fewer ids are not sampled for frequent ones */
 };
 
 typedef gr_segment_run run;
 typedef gr_segment_step step;
 
-/* Adds up elements as integers: one pass. */
+/* Adds up elements as integers, in one pass over a range of segments. */
 static gr_status add_words(run *r)
 {
     const gr_groups_request *request = r->request;
@@ -47,7 +47,7 @@ static gr_status add_words(run *r)
     size_t lanes = 1;
     while (lanes < request->columns && lanes < GR_WARP)
         lanes *= 2;
-    size_t per_block = 8 * BLOCK * 2 / lanes; /* rows of a flight */
+    size_t per_block = 8 * BLOCK * 2 / lanes; /* rows whose loads are in flight together */
     size_t hot = GR_HOT_SLOTS * 8 + 2 * 2 * GR_HOT_SLOTS * GR_HOT_COPIES * sizeof(unsigned);
     bool samples = r->request->rows >= SAMPLED_ROWS && r->request->columns == 1;
     step global = {"segment_atomics", load,
@@ -63,8 +63,9 @@ static gr_status add_words(run *r)
                                             1, GR_SEGMENT_THREADS, bytes});
 }
 
-/* One attempt: all passes over ranges of segments. The second is seldom needed. If it is launched
- * anyway, it has as few passes as possible, because most often none of them has anything to do. */
+/* One attempt: all passes over ranges of segments. The second attempt is seldom needed. If it is
+ * launched without knowing that, it has as few passes as possible, as mostly none has work to
+ * do. */
 static gr_status attempt(run *r, int number)
 {
     const gr_groups_request *request = r->request;
@@ -84,8 +85,8 @@ static gr_status attempt(run *r, int number)
     return GR_OK;
 }
 
-/* Finds frequent ids, and the exponents of the values. If there is a sample of the values, its
- * exponents are found first, and the second launch returns at once if they are enough. */
+/* Finds frequent ids, and the exponents of the values. Exponents of a sample, if there is one, are
+ * found first; if they suffice, the second launch returns at once. */
 static gr_status find_range(run *r)
 {
     const gr_groups_request *request = r->request;
@@ -111,7 +112,7 @@ static gr_status find_range(run *r)
     return GR_OK;
 }
 
-/* The type of elements that segment_join and segment_merge are compiled for: sums of parts. */
+/* The element type that segment_join and segment_merge are compiled for: partial sums. */
 static gr_load merged(gr_acc acc)
 {
     return acc == GR_ACC_u64                            ? GR_LOAD_u64
@@ -119,7 +120,7 @@ static gr_load merged(gr_acc acc)
                                                         : GR_LOAD_f32;
 }
 
-/* Adds up again the sums whose rounding is not proven. */
+/* Adds up unproven sums again. */
 static gr_status add_digits(run *r)
 {
     size_t bytes = (GR_LEVELS_WORDS + 2) * sizeof(uint64_t); /* and the bounds of a segment */
@@ -149,7 +150,7 @@ done:
     return error->status;
 }
 
-/* Puts the numbers of the rows in order, segment by segment. */
+/* Sorts the row numbers by segment. */
 static gr_status order_rows(run *r)
 {
     const gr_groups_request *request = r->request;
@@ -161,7 +162,7 @@ static gr_status order_rows(run *r)
     return r->error->status;
 }
 
-/* Adds up segments whose rows lie one after another, or whose row numbers do in `order`. */
+/* Adds up segments whose rows are contiguous, or whose row numbers are contiguous in `order`. */
 static gr_status add_rows(run *r)
 {
     const gr_groups_request *request = r->request;
@@ -191,7 +192,7 @@ static gr_status add_rows(run *r)
 /* --- memory -----------------------------------------------------------------------------------
  */
 
-/* Allocates scratch memory, sets the job's addresses in it, and clears what has to be zero. */
+/* Allocates scratch memory, points the job to it, and clears the part that must be zero. */
 static gr_status allocate(run *r, gr_arena *arena)
 {
     const gr_groups_request *request = r->request;
@@ -262,8 +263,8 @@ static gr_status add_few(run *r)
 /* --- plan and launches ------------------------------------------------------------------------
  */
 
-/* Returns whether the sums are done because the ids are sorted. Waits for this if many passes over
- * ranges of segments would follow: launching passes that have nothing to do takes longer. */
+/* Returns whether the sums are finished because the ids are sorted. Waits for the answer if many
+ * passes over ranges of segments would follow, since launching idle passes takes longer. */
 static bool is_done(run *r)
 {
     gr_segment_state state;
@@ -290,7 +291,7 @@ static gr_status add(run *r)
     return gr_record_time(request->times, GR_AT_SUMMED, request->stream, r->error);
 }
 
-/* Waits for the sums. Adds up again if a checked word overflowed. Reports what is wrong. */
+/* Waits for the sums. Repeats them if a checked word overflowed. Reports invalid ids. */
 static gr_status check(run *r)
 {
     gr_segment_state state;

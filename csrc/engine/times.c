@@ -109,8 +109,8 @@ void gr_release_times(void)
     }
 }
 
-/* A signal handler may fork in the middle of a sum. The child goes on with new events, without the
- * times that began in its parent. */
+/* A signal handler may fork in the middle of a sum. The child continues with new events, and
+ * without the times that its parent began. */
 static void go_on_in_child(gr_times *times)
 {
     memset(times->events, 0, sizeof times->events);

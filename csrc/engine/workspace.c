@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Larger buffers are freed after the call, since other programs may need the memory. The limit
- * grows with the device's memory, because freeing and reallocating gigabytes takes milliseconds. */
+/* Larger buffers are freed after the call for other programs. The limit grows with the device's
+ * memory, because freeing and reallocating gigabytes takes milliseconds. */
 size_t gr_kept_bytes(int device)
 {
     static const size_t LEAST = (size_t)64 << 20;

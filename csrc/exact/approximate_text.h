@@ -15,7 +15,7 @@ INLINE doubles choose(lanes64 which, doubles yes, doubles no)
     return (doubles)(((lanes64)yes & which) | ((lanes64)no & ~which));
 }
 
-/* Whether high and low are the number itself, and low is 0. */
+/* Whether high + low is exactly the number, and low is 0. */
 INLINE lanes64 is_plain(const approximate *a)
 {
     return (lanes64)(a->low == 0) & (lanes64)(a->error == 0);
@@ -64,8 +64,8 @@ INLINE approximate negative_of(approximate a)
     return (approximate){-a.high, -a.low, a.error};
 }
 
-/* a - x (y + y_low), if x y is a.high but for few last bits, and y_low is 0 or far below y. Then
- * a.high less the rounded product is a float64. */
+/* a - x (y + y_low). Requires that x y and a.high differ in their last few bits only, so that
+ * a.high less the rounded product is a float64, and that y_low is 0 or far below y. */
 INLINE approximate remainder_of(approximate a, doubles x, doubles y, doubles y_low)
 {
     doubles product = x * y, high = a.high - product, rest = a.low;
@@ -75,7 +75,7 @@ INLINE approximate remainder_of(approximate a, doubles x, doubles y, doubles y_l
     return (approximate){high, low, a.error + magnitude(lost)};
 }
 
-/* Without an error if high + low is the quotient: it is often halfway between two floats. */
+/* a / b. The error is 0 if high + low is exact: quotients are often halfway between two floats. */
 INLINE approximate quotient_of(approximate a, approximate b)
 {
     const lanes64 exponent = (lanes64){0} + ((int64_t)0x7ff << 52);
@@ -116,7 +116,7 @@ INLINE approximate free_of(doubles n, double ddof)
     return found;
 }
 
-/* The variance of one element is 0, if that is finite. */
+/* Replaces the variance of one finite element by 0. */
 INLINE approximate zero_of_one(approximate above, doubles n)
 {
     lanes64 is_zero = (lanes64)(n == 1) & (lanes64)(above.error < endless());

@@ -9,14 +9,14 @@ typedef struct {
 } bins;
 
 typedef struct {
-    lanes64 left, lost; /* the binade: bits from 52 on; a rest: bits below the sign */
+    lanes64 left, lost; /* high's binade changed (bits from 52 up); low lost bits of a rest */
 } bin_faults;
 
-/* Binades between the largest of some elements and the bin: for 2^11 elements, and for others that
- * are larger. */
+/* Binades from the largest element seen up to the bin: room for 2^11 elements, and for larger ones
+ * that were not seen. */
 enum { BIN_ROOM = 16 };
 
-/* Notes the sizes of n elements, at least WIDTH. */
+/* Updates `most`, the bits of the largest magnitude in each lane, with n >= WIDTH elements. */
 INLINE void note_sizes(int64_t most[WIDTH], const unsigned char *in, size_t n)
 {
     for (size_t first = 0; first < n; first += WIDTH) {
@@ -27,8 +27,8 @@ INLINE void note_sizes(int64_t most[WIDTH], const unsigned char *in, size_t n)
     }
 }
 
-/* Bins for the sums of n elements, at most 2^11, if some are of the sizes `most`. Returns false if
- * there are none. */
+/* Sets the start of the bins for n elements, at most 2^11, of magnitudes about `most`. Returns
+ * false if these are too large or too small for bins. */
 INLINE bool start_bins(const int64_t most[WIDTH], size_t n, bins *start)
 {
     int64_t size = 0;
@@ -61,12 +61,12 @@ INLINE bool is_faultless(const bin_faults *faults)
 
 typedef enum { FIRST = 1, LAST = 2 } bin_pass;
 
-/* Adds `count` rows, `apart` from each other in the list. */
+/* Adds `count` rows: every `apart`-th pointer of `rows`. */
 INLINE void add_rows_to_bins(const unsigned char *const *rows, size_t count, size_t apart,
                              size_t width, const bins *start, int pass, double *sums, double *rests,
                              bool rounds, bin_faults *faults)
 {
-    enum { AHEAD = 4096 }; /* bytes: the additions keep the processor from looking as far ahead */
+    enum { AHEAD = 4096 }; /* bytes to prefetch ahead: the additions delay later loads */
     for (size_t first = 0; first < width; first += GROUP, sums += GROUP, rests += GROUP) {
         size_t at = (first + GROUP <= width ? first : width - GROUP) * sizeof(double);
         bins to[2] = {*start, *start};
@@ -117,7 +117,7 @@ static bool bin_columns_f64(const unsigned char *const *rows, size_t count, size
     return is_faultless(&faults);
 }
 
-/* The units by which the lanes of one part have grown together. */
+/* The sum of one part's elements in units: how much its lanes have grown. */
 INLINE int64_t take_units(doubles lanes, doubles start, int part, int parts)
 {
     lanes64 bits = (lanes64)lanes, origin = (lanes64)start;
@@ -140,7 +140,7 @@ INLINE void bin_row(const unsigned char *in, size_t n, const bins *start, bins *
     if (i == n)
         return;
     static const int64_t keep[2 * WIDTH] = {[WIDTH... 2 * WIDTH - 1] = -1};
-    lanes64 last; /* of the last WIDTH elements, those that are not yet added */
+    lanes64 last; /* selects those of the last WIDTH elements that are not yet added */
     memcpy(&last, keep + n - i, sizeof last);
     memcpy(&x, in + (n - WIDTH) * sizeof(double), sizeof x);
     add_to_bins(to, (doubles)((lanes64)x & last), start, faults);
@@ -149,7 +149,7 @@ INLINE void bin_row(const unsigned char *in, size_t n, const bins *start, bins *
 static bool bin_rows_f64(const unsigned char *in, ptrdiff_t step, size_t n, size_t rows, int parts,
                          double *sums, double *rests)
 {
-    enum { LOOK = 128 }; /* numbers */
+    enum { LOOK = 128 }; /* elements whose magnitudes choose the bins */
     bin_faults faults = {{0}, {0}};
     int64_t most[WIDTH] = {0};
     bins start, to;

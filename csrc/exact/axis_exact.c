@@ -7,17 +7,16 @@
 enum {
     BATCH = GR_PROVEN_ROWS,
     TILE = 512,      /* columns, whose sums stay in the first-level cache */
-    HALF_ROW = 8192, /* float16: the sum of so many is exact in float64 */
+    HALF_ROW = 8192, /* elements of float16 whose sum is always exact in float64 */
     SHORT_ROW = 8,   /* rows of fewer elements are added up as columns */
 
-    LONG_ROW = 2048, /* numbers: float64 is added up in pieces from here on */
+    LONG_ROW = 2048, /* elements from which on rows of float64 are added up in pieces */
     PIECE = 1024,    /* numbers, or almost twice as many */
-    FLAGGED = 4096,  /* elements of rows that are added up without proof, if exactly */
-    MERGES = 4096    /* more additions to `tail` than elements: of lanes, columns, chunks */
+    FLAGGED = 4096,  /* elements of rows that are first added up in float64, without a proof */
+    MERGES = 4096    /* bound of the additions to `tail` beyond one per element */
 };
 
-/* The arrays of these functions take no stack at the same time: threads may have stacks of 32 KB.
- */
+/* Keeps the arrays of these functions from sharing one stack frame: stacks may have 32 KB. */
 #define NOINLINE __attribute__((noinline))
 
 static void store_accumulators(const gr_axis_job *job, gr_exact sums[2], unsigned char *out)
@@ -36,7 +35,7 @@ static void row_again(const gr_axis_job *job, const unsigned char *in, unsigned 
     store_accumulators(job, sums, out);
 }
 
-/* Adds up rows in float64, and their even and odd elements. Returns whether nothing was rounded. */
+/* Adds up rows in float64. Returns whether no addition was rounded. */
 static bool add_plainly(const gr_axis_job *job, const unsigned char *in, ptrdiff_t step, size_t n,
                         size_t rows, gr_pair *pairs)
 {
@@ -62,7 +61,7 @@ static bool store_plain(const gr_axis_job *job, gr_pair pair, unsigned char *out
     return true;
 }
 
-/* Stores sums of rows that are exact in their first number. */
+/* Stores sums of rows that are exact as one float64. */
 static NOINLINE void store_all_plain(const gr_axis_job *job, const gr_pair *pairs, size_t rows,
                                      unsigned char *out, ptrdiff_t out_step, bool *proven)
 {
@@ -120,7 +119,7 @@ static void store_rows(const gr_axis_job *job, const double *planes, size_t rows
             proven[i] &= gr_store_proven(how, gr_sum_at(planes, stride), part, out);
 }
 
-/* Adds up and stores rows of float64 in bins. Returns whether these took all of them. */
+/* Adds up rows of float64 in bins and stores the sums. Returns whether the bins held all rows. */
 static NOINLINE bool add_in_bins(const gr_axis_job *job, const unsigned char *in, ptrdiff_t step,
                                  size_t n, size_t rows, unsigned char *out, ptrdiff_t out_step,
                                  bool *proven)
@@ -147,7 +146,7 @@ static NOINLINE bool add_in_bins(const gr_axis_job *job, const unsigned char *in
     return true;
 }
 
-/* The same for one row, piece by piece. */
+/* The same for one long row, piece by piece. */
 static NOINLINE bool add_long_row(const gr_axis_job *job, const unsigned char *in, size_t n,
                                   unsigned char *out)
 {
@@ -234,7 +233,7 @@ static void add_rows(const gr_axis_job *job, const unsigned char *in, ptrdiff_t 
     }
 }
 
-/* Long rows are added up in accumulators: their cost does not matter there. */
+/* Adds up a piece of a long row in accumulators, whose setup cost does not matter there. */
 static void add_piece(const gr_axis_job *job, const gr_axis_run *row, size_t first, size_t n,
                       unsigned char *buffer, void *partial)
 {
@@ -409,7 +408,7 @@ static bool sum_axes(gr_axes *axes, gr_axes *room, gr_load target, ptrdiff_t apa
     default:
         how.rows = kernels->rows_f64;
         how.columns = kernels->columns_f64;
-        /* The sum of two is rounded once. */
+        /* The float64 sum of two elements is rounded once, so it is the correct result. */
         how.whole = gr_axes_size(&axes->reduced) <= 2 && target == GR_LOAD_f64 &&
                     gr_only_rounds(&how, 0) && gr_only_rounds(&how, 1);
         how.plain_columns = how.whole ? plain->columns_f64 : NULL;

@@ -15,13 +15,13 @@
  */
 bool gr_exact_sum_axes(gr_axes *axes, gr_load target, const gr_initial *initial, int threads);
 
-/* An exact sum: it differs from high + low + tail by at most `error`. If that is 0, it is their
- * sum. If it is a nan, nothing is known of the sum: elements may be infinities or nans. */
+/* An unrounded sum: it differs from high + low + tail by at most `error`. If the error is 0, it is
+ * their sum. If it is nan, elements may be infinities or nans, and the sum is unknown. */
 typedef struct {
     double high, low, tail, error;
 } gr_unrounded;
 
-/* The other factors of products, as elements, in `room`; NULL of other terms. */
+/* The second factors of products, as `axes` of their own in `room`; NULL for other terms. */
 const gr_axes *gr_factors_of(const gr_axes *axes, gr_axes *room);
 
 /* Adds up terms, and stores unrounded sums: each number `part_step` bytes after the one before.

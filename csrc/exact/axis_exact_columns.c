@@ -8,13 +8,13 @@
 enum {
     BLOCK = 64,      /* columns that are rounded at once */
     AGAIN = 8,       /* columns that are added up again together */
-    AGAIN_ROWS = 512 /* of them at a time */
+    AGAIN_ROWS = 512 /* of their rows at a time */
 };
 
 int gr_exact_planes(const gr_axis_job *job)
 {
     (void)job;
-    return GR_EXACT_PLANES + 2; /* the members of gr_proven3, a leaf, and rests of a leaf */
+    return GR_EXACT_PLANES + 2; /* gr_proven3's members, a leaf's sums, and their rests */
 }
 
 static double *leaf_of(const gr_columns *sums)
@@ -27,14 +27,14 @@ static double *rests_of(const gr_columns *sums)
     return leaf_of(sums) + sums->stride;
 }
 
-/* The sums of one leaf stay there, while it is the only one: `leaves` is 1 then. */
+/* The first leaf's sums stay in the leaf's plane (`leaves` 1) until a second leaf comes. */
 void gr_exact_start(const gr_axis_job *job, gr_columns *sums)
 {
     (void)job;
     sums->leaves = 0;
 }
 
-/* Puts the sums into the other planes. */
+/* Moves the leaf's sums to the planes of gr_proven3. */
 static void leave_leaf(const gr_axis_job *job, gr_columns *sums)
 {
     if (sums->leaves > 1)
@@ -47,8 +47,7 @@ static void leave_leaf(const gr_axis_job *job, gr_columns *sums)
     sums->leaves = 2;
 }
 
-/* Adds up a leaf in float64. Returns whether its sums are those of the real numbers, or these
- * rounded once to the result. */
+/* Adds up a leaf in float64. Returns whether its sums are exact, or correctly rounded results. */
 static bool add_leaf_plainly(const gr_axis_job *job, gr_columns *sums,
                              const unsigned char *const *rows, size_t count)
 {
@@ -72,7 +71,7 @@ static bool add_leaf_plainly(const gr_axis_job *job, gr_columns *sums,
     return true;
 }
 
-/* The same in bins, for leaves of any number of rows. */
+/* The same in bins, for any number of rows. */
 static bool add_leaf_in_bins(const gr_axis_job *job, gr_columns *sums,
                              const unsigned char *const *rows, size_t count)
 {
@@ -106,8 +105,8 @@ static bool stores_quietly(const gr_axis_job *job)
            (gr_cpu_best()->stores_quietly && inner->out == (ptrdiff_t)gr_load_size(target));
 }
 
-/* Assumes that no addition of any column rounds: the flag is read once, not for each strip. To read
- * it, a processor waits for all arithmetic before, and so for the loads of rows. */
+/* Assumes that no addition rounds, and reads the inexact flag once per tile instead of once per
+ * strip: reading it waits for all earlier arithmetic, and so for the loads of rows. */
 bool gr_exact_assume(const gr_axis_job *job, gr_columns *sums)
 {
     const gr_exact_axes *how = gr_exact_axes_of(job);
@@ -207,13 +206,13 @@ void gr_exact_fold(const gr_axis_job *job, gr_columns *sums, size_t width)
     }
 }
 
-/* Columns that are added up again: their numbers in a run. */
+/* Columns that are added up again, by their index in a run. */
 typedef struct {
     size_t column[AGAIN];
     size_t count;
 } some_columns;
 
-/* Together, as neighbours share cache lines. */
+/* Adds up several columns again at once, because adjacent columns share cache lines. */
 static void columns_again(const gr_axis_job *job, const some_columns *which, size_t first,
                           const gr_axis_run *run)
 {
@@ -252,7 +251,7 @@ static bool store_column(const gr_axis_job *job, const gr_columns *sums, size_t 
     return gr_store_proven(gr_exact_axes_of(job), sum, part, out);
 }
 
-/* Whether the sums of columns are exact in their first number, as those of float32 mostly are. */
+/* Whether all sums of columns are exact as one float64, as those of float32 mostly are. */
 static bool are_exact(const gr_axis_job *job, const gr_columns *sums)
 {
     bool exact = true;
@@ -274,8 +273,8 @@ static void store_or_note(const gr_axis_job *job, const gr_columns *sums, size_t
     again->count = 0;
 }
 
-/* Stores the sums of up to BLOCK columns, from column i of the run on. None is in the last,
- * overlapping group of columns. */
+/* Stores the sums of up to BLOCK columns, from column i of the run on. None of them is in the last
+ * group, which overlaps the one before. */
 static void store_block(const gr_axis_job *job, const gr_columns *sums, size_t first,
                         const gr_axis_run *run, size_t i, size_t n, some_columns *again)
 {

@@ -25,13 +25,13 @@ typedef struct {
     /* Of float64. */
     gr_bin_rows_kernel *bin_rows;
     gr_bin_columns_kernel *bin_columns;
-    bool flags;      /* whether the flag works */
-    bool whole;      /* whether plain sums are right in any case */
+    bool flags;      /* the processor has an inexact flag */
+    bool whole;      /* float64 sums are always right */
     ptrdiff_t apart; /* bytes between the numbers of an unrounded sum; 0: sums are rounded */
-    bool has_terms;  /* which are not the elements themselves */
+    bool has_terms;  /* terms are summed in place of elements */
 } gr_exact_axes;
 
-/* Whether sums of a part are to be rounded, and nothing else. */
+/* Whether sums of a part are only rounded: no initial number, no unrounded result. */
 static inline bool gr_only_rounds(const gr_exact_axes *how, int part)
 {
     return how->initial->count[part] == 0 && !how->apart;
@@ -42,8 +42,8 @@ static inline const gr_exact_axes *gr_exact_axes_of(const gr_axis_job *job)
     return job->context;
 }
 
-/* Notes whether sums were easy, in a quick way. After those that were not, or were not tried, the
- * way is to be tried again when `pause` is 0. Returns `easy`. */
+/* Records whether a fast method was right (`easy`), which it returns. After a failure, the method
+ * is skipped until `pause` has counted down to 0. */
 static inline bool gr_exact_tries(int *pause, bool easy)
 {
     enum { NOT_TRIED = 4 };
@@ -60,19 +60,19 @@ static inline gr_proven3 gr_sum_at(const double *planes, size_t stride)
 /* Stores the sum if it is proven. Returns whether it is. */
 bool gr_store_proven(const gr_exact_axes *how, gr_proven3 sum, int part, unsigned char *out);
 
-/* Stores n unrounded sums beside each other, if sums are to be unrounded and all are finite.
+/* Stores n unrounded sums at adjacent places, if the job wants unrounded sums and all are finite.
  * Returns whether it has stored them. */
 bool gr_store_unrounded(const gr_exact_axes *how, const double *planes, size_t stride, size_t n,
                         unsigned char *out, ptrdiff_t out_step);
 
-/* Stores that nothing is known of an unrounded sum. */
+/* Stores an unrounded sum of unknown value. */
 void gr_store_unknown(const gr_exact_axes *how, unsigned char *out);
 
-/* Rounds the sum of an accumulator, with the initial number. */
+/* Adds the initial number to an accumulator, rounds it and stores it. */
 void gr_store_exact(const gr_exact_axes *how, gr_exact *sum, int part, unsigned char *out);
 
 /* The adder of columns (axis_job.h). */
-enum { GR_EXACT_PLANES = 4 }; /* that are kept of columns */
+enum { GR_EXACT_PLANES = 4 }; /* the members of gr_proven3 */
 int gr_exact_planes(const gr_axis_job *job);
 void gr_exact_start(const gr_axis_job *job, gr_columns *sums);
 void gr_exact_add(const gr_axis_job *job, gr_columns *sums, const unsigned char *const *rows,

@@ -7,10 +7,9 @@
 #include <math.h>
 #include <string.h>
 
-/* Rounds to odd: to float64, toward zero, and sets the last bit if that is inexact. Rounding this
- * to a narrower format is right even next to the middle between two numbers, where
- * gr_proven_round() proves nothing. Returns whether the sign of what follows the first 53 bits is
- * known. */
+/* Rounds to odd: toward zero to float64, setting the last bit if that is inexact. A second rounding
+ * to a narrower format is then correct, even near a midpoint, where gr_proven_round() proves
+ * nothing. Returns whether the sign of what follows the first 53 bits is known. */
 static bool round_to_odd(const gr_proven3 *of, double additions, double *odd)
 {
     double high = of->sum, low = gr_two_sum(&high, of->rest), tail = gr_two_sum(&low, of->tail);

@@ -8,7 +8,7 @@
 #define WHOLE
 #include "exact/extract_vectors.h"
 
-/* Adds without raising flags. */
+/* Adds without raising the inexact flag. */
 INLINE doubles add_quietly(doubles a, doubles b)
 {
     return (doubles)_mm512_add_round_pd((__m512d)a, (__m512d)b,

@@ -10,7 +10,7 @@
 #include "cpu/loads.h"
 
 #if FLAG_BINS == 1
-/* This instruction set has no addition that leaves the flags alone. One bin needs none. */
+/* Every addition of this instruction set may raise flags. With one bin, none has to be quiet. */
 INLINE doubles add_quietly(doubles a, doubles b)
 {
     return a + b;
@@ -73,7 +73,7 @@ typedef enum { ALWAYS, BY_FLAG, BY_REST } proof;
 
 /* Data for the proof by rest. */
 typedef struct {
-    bits64 left; /* OR of the rests after the last bin: zeros of either sign if the bins took all */
+    bits64 left;  /* OR of the last bin's rests; only sign bits if the bins took everything */
     lanes16 most; /* the greatest high words, without the sign */
 } seen;
 
@@ -206,7 +206,7 @@ INLINE bool proven(proof by, const bin_vectors bin, int bins, int streams, const
      * bin. */
     bits64 bits = changed(bin, by == ALWAYS ? 1 : bins, streams, start);
     if (by == BY_FLAG) {
-        GR_OPAQUE(bits); /* depends on all additions, and these on `start` */
+        GR_OPAQUE(bits); /* makes `bits` depend on all additions, and them on `start` */
         if (gr_inexact())
             return false;
     }

@@ -1,8 +1,8 @@
-/* Results are finished in batches: in approximate numbers (finish_text.h), whose error bounds
- * nearly always prove how the result is rounded. For other results, the terms are added up again in
- * wide integers.
+/* Finishes results in batches. Approximate numbers with error bounds (finish_text.h) nearly always
+ * prove how a result is rounded. For the other results, the terms are added up again in wide
+ * integers.
  *
- * The groups are divided into tasks whose elements and sums stay in the caches, as they are read
+ * The groups are divided into tasks whose elements and sums fit the caches, since they are read
  * once for each sum. */
 #include "exact/finish.h"
 
@@ -28,15 +28,14 @@ enum {
     LEAST_ROWS = 64,      /* groups of a task */
     LEAST_COLUMNS = 512,
     MOST_GROUPS = 2048,
-    WHOLE_BYTES = 1 << 22,       /* tasks from here on are divided among the threads themselves */
+    WHOLE_BYTES = 1 << 22,       /* larger tasks run one at a time, each on all threads */
     THREADS_FROM_BYTES = 1 << 19 /* as in cpu_sum.c */
 };
 
-/* The arrays of these functions take no stack at the same time: threads may have stacks of 32 KB.
- */
+/* Keeps the arrays of these functions from sharing one stack frame: stacks may have 32 KB. */
 #define NOINLINE __attribute__((noinline))
 
-/* How groups are divided: into ranges of entries of one kept dimension. */
+/* How groups are divided into tasks: by ranges of one kept dimension. */
 typedef struct {
     gr_finish_job *job;
     int dim;                     /* -1: there is one group */
@@ -163,7 +162,7 @@ static void advance(const double **planes, int count)
         planes[i] += BATCH;
 }
 
-/* Copies numbers of a batch, and one more of them to its end. */
+/* Copies n numbers and fills the batch up with the first one; with `is_one`, only the first. */
 static void fill(double to[BATCH], const double *from, size_t n, bool is_one)
 {
     for (size_t i = 0; i < BATCH; i++)
@@ -257,7 +256,7 @@ static void run_task(size_t task, void *context)
 /* --- all tasks ---------------------------------------------------------------------------------
  */
 
-/* The step of the last dimension that is reduced, or not; 0 if there is none. */
+/* The step of the fastest dimension among the reduced or the kept ones; 0 if there is none. */
 static ptrdiff_t inner_step(const gr_finish_job *job, bool reduced)
 {
     for (int i = job->dims - 1; i >= 0; i--)

@@ -5,7 +5,7 @@
 
 #include "shared/axes.h"
 
-/* What is made of the sums: S is their list `first`, and Q the sum of the list `second`. */
+/* The result that is made of the sums: S are those of the list `first`, Q is that of `second`. */
 typedef enum {
     GR_FINISH_RATIO,    /* (sum of S) / Q, or / n if there is no Q */
     GR_FINISH_VARIANCE, /* (n Q - sum of the squares of S's parts) / (n (n - ddof)) */
@@ -26,7 +26,7 @@ typedef struct {
     gr_load target;
 } gr_finish_how;
 
-/* Unrounded sums of groups (exact/axis_exact.h): in four planes each, `stride` numbers apart. And
+/* The unrounded sums of groups (exact/axis_exact.h), four planes each, `stride` numbers apart; and
  * n and the mean of each group. */
 typedef struct {
     const double *first[GR_FINISH_SUMS], *second[GR_FINISH_SUMS];
@@ -60,18 +60,18 @@ typedef struct {
  * interruption (threads/interrupts.h) the results are invalid. */
 bool gr_finish_axes(gr_finish_job *job);
 
-/* Finishes a result whose sums prove nothing. Returns false without memory. */
+/* Computes a result that the sums do not prove. Returns false if there is no memory. */
 typedef bool gr_finish_unproven(void *context, size_t group, double n, double mean,
                                 unsigned char *out);
 
-/* The same for sums that are added up already, on this thread: n, or one n for all of them, and
- * means, or NULL, are numbers of each group. The planes have room for GR_FINISH_BATCH numbers after
- * the last group's. The arithmetic must be plain (cpu/floating_point_mode.h). */
+/* The same for sums that exist already, on this thread. `n` has one number, or one per group;
+ * means, or NULL, are one per group. The planes have room for GR_FINISH_BATCH numbers after the
+ * last group's. The floating-point mode must be plain (cpu/floating_point_mode.h). */
 bool gr_finish_groups(const gr_finish_how *how, gr_finish_planes from, bool one_n, size_t groups,
                       unsigned char *out, gr_finish_unproven *unproven, void *context);
 
-/* The same. Sets unknown[i] to 1 where result i cannot be told
- * from the sums, and returns how many these are. */
+/* The same, but sets unknown[i] to 1 if the sums do not prove result i. Returns the number of
+ * these. */
 size_t gr_finish_sums_of(const gr_finish_how *how, gr_finish_planes planes, size_t groups,
                          unsigned char *out, unsigned char *unknown);
 

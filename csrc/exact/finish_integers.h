@@ -1,4 +1,4 @@
-/* The slow way to finish sums, one group at a time: in integers. */
+/* Finishes sums in integers, one group at a time: slow, but always right. */
 #ifndef GPUREDUCE_FINISH_INTEGERS_H
 #define GPUREDUCE_FINISH_INTEGERS_H
 

@@ -156,7 +156,7 @@ FINISH_FUNCTION void multiply_integers(gr_finish_room *room, integer *to, const 
     copy_integer(to, product);
 }
 
-/* The number of bits from 2^0 up, which may be negative. */
+/* The number of bits from 2^0 up to the highest; negative for numbers below 1/2. */
 FINISH_FUNCTION int bits_of_integer(const integer *of)
 {
     return 32 * (end_of(of) - 1) + gr_bit_length(of->digit[of->size - 1]);
@@ -184,8 +184,8 @@ FINISH_FUNCTION void integer_of(integer *to, double x)
     to->negative = bits >> 63;
 }
 
-/* Rounds above / below, or its root: finds the largest m of 62 or 63 bits with m 2^exponent, or its
- * square, times `below` at most `above`. Its last bit says whether that is less. */
+/* Rounds above / below, or its root: finds the largest m of 62 or 63 bits such that m 2^exponent,
+ * or its square, times `below` is at most `above`. The last bit of m is set if it is less. */
 FINISH_FUNCTION uint64_t round_ratio(gr_finish_room *room, bool root, gr_format format)
 {
     const integer *above = &room->above, *below = &room->below;
@@ -205,7 +205,7 @@ FINISH_FUNCTION uint64_t round_ratio(gr_finish_room *room, bool root, gr_format 
         m = order <= 0 ? tried : m;
         more = order != 0;
     }
-    if (m >> 63) { /* gr_round_bits() takes fewer */
+    if (m >> 63) { /* gr_round_bits() takes at most 63 bits */
         more |= m & 1;
         m >>= 1;
         exponent++;
@@ -216,7 +216,7 @@ FINISH_FUNCTION uint64_t round_ratio(gr_finish_room *room, bool root, gr_format 
 /* --- what is made of the sums ------------------------------------------------------------------
  */
 
-/* What infinities and nans make of some sums; otherwise the sign of their total. */
+/* The infinity or nan that flagged sums make; otherwise the sign of their total (variances: 0). */
 FINISH_FUNCTION double special_total(const gr_finish_how *how, uint32_t flags, const integer *total,
                                      bool *special)
 {
@@ -230,7 +230,7 @@ FINISH_FUNCTION double special_total(const gr_finish_how *how, uint32_t flags, c
     return how->kind == GR_FINISH_VARIANCE || total->size == 0 ? 0 : total->negative ? -1 : 1;
 }
 
-/* The value, before the root, if there are infinities or nans. Returns whether there are. */
+/* Sets the value (before the root) if there are infinities or nans. Returns whether there are. */
 FINISH_FUNCTION bool finish_special(const gr_finish_how *how, const gr_finish_room *of,
                                     double *value)
 {

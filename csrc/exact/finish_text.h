@@ -52,8 +52,8 @@ INLINE approximate finish_one(const gr_finish_how *how, const gr_finish_planes *
     return quotient_of(above, below);
 }
 
-/* Quotients of sums that are one number each, as those of few float32 numbers are. The division
- * rounds them to float64. Returns false if some sums are more numbers. */
+/* Quotients of sums that are single float64 numbers, as those of few float32 elements are: the
+ * division rounds once. Returns false if some sum consists of more numbers. */
 INLINE bool divide_plainly(const gr_finish_how *how, const gr_finish_planes *of, size_t i,
                            proven_lanes *value)
 {
@@ -68,7 +68,7 @@ INLINE bool divide_plainly(const gr_finish_how *how, const gr_finish_planes *of,
     lanes64 is_whole =
         (lanes64)(back == sum.high) & (lanes64)(rest_of_product(quotient, n, back) == 0);
     *value = (proven_lanes){.sum = quotient};
-    if (how->target != GR_LOAD_f64) /* it is not yet the result */
+    if (how->target != GR_LOAD_f64) /* needs a second rounding */
         value->bound = (doubles)((lanes64)(0x1p-53 * magnitude(quotient)) & ~is_whole);
     return true;
 }

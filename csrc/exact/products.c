@@ -38,7 +38,7 @@ static uint32_t special_product(uint64_t x, uint64_t y, bool negative, gr_format
 
 static void add(gr_products *sum, int64_t mantissa, int exponent)
 {
-    enum { MOST = 960 }; /* times 2^53 it is a float64, as all elements of an accumulator are */
+    enum { MOST = 960 }; /* a mantissa of 53 bits times 2^960 is in float64's range */
     int i = exponent < GR_EXACT_UNIT ? 0 : exponent > MOST ? 2 : 1;
     (void)gr_exact_add_scaled(&sum->part[i], mantissa, exponent - GR_PRODUCTS_SHIFT * (i - 1));
 }
@@ -62,7 +62,7 @@ void gr_products_add(gr_products *sum, uint64_t x, uint64_t y, int sign, gr_form
         add(sum, negative ? -high : high, exponent + 53);
 }
 
-/* Splits products into two float64 numbers each. Returns false if some have no such numbers. */
+/* Splits each product into two float64 numbers. Returns false if that is impossible for some. */
 static bool split(const double *x, const double *y, size_t n, double *products, double *rests)
 {
     bool fit = true;

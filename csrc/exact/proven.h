@@ -28,8 +28,8 @@ typedef struct {
     double sum, rest, bound;
 } gr_proven;
 
-/* For float64 elements. The sum of a few is often halfway between two float64 numbers, which two
- * numbers do not prove. */
+/* For float64 elements. The sum of a few is often halfway between two float64 numbers, which only a
+ * third number can prove. */
 typedef struct {
     double sum, rest, tail, bound;
 } gr_proven3;

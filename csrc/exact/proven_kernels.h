@@ -22,8 +22,9 @@ typedef void gr_proven_rows_kernel(const unsigned char *in, ptrdiff_t step, size
 typedef void gr_proven_columns_kernel(const unsigned char *const *rows, size_t count, size_t width,
                                       double *planes, size_t stride);
 
-/* Rows of terms (shared/axes.h), without GR_TERM_ELEMENT. The other factors of squares are the
- * elements. Errors that are lost count as well: `bound` is for 2 n additions and some more. */
+/* Rows of terms (shared/axes.h) other than GR_TERM_ELEMENT. The second factors of squares are the
+ * elements themselves. Lost errors are part of `bound`, which is for 2 n additions and some
+ * more. */
 typedef struct {
     gr_term term;
     gr_load load;
@@ -34,7 +35,7 @@ typedef struct {
 
 typedef void gr_term_rows_kernel(const gr_term_rows *of, size_t rows, double *planes);
 
-/* The same for columns. `other`: bytes from a row to that of the other factors. */
+/* The same for columns. `other`: bytes from a row to the row of second factors. */
 typedef struct {
     gr_term term;
     gr_load load;
@@ -48,9 +49,9 @@ typedef void gr_term_columns_kernel(const gr_term_columns *of, double *planes, s
 /* Adds the sums in other planes, as gr_proven3_merge does. `stride` is a number of whole groups. */
 typedef void gr_proven_merge_kernel(double *planes, const double *more, size_t stride);
 
-/* Stores two numbers for each column of float64 elements, whose sum is that of the elements. If
- * `rounds`, the first is the sum, rounded once. Returns false if some of them are wrong: if the
- * elements' sizes are too different, or not finite. */
+/* Stores two numbers for each column of float64 elements, whose sum is the exact sum. If `rounds`,
+ * the first number is the sum, rounded once. Returns false if some sums are wrong, because the
+ * magnitudes differ too much or are not finite. */
 typedef bool gr_bin_columns_kernel(const unsigned char *const *rows, size_t count, size_t width,
                                    double *sums, double *rests, bool rounds);
 
@@ -60,9 +61,9 @@ typedef bool gr_bin_columns_kernel(const unsigned char *const *rows, size_t coun
 typedef bool gr_bin_rows_kernel(const unsigned char *in, ptrdiff_t step, size_t n, size_t rows,
                                 int parts, double *sums, double *rests);
 
-/* Rounds `count` sums to the format of `fraction` and `unit`, whole groups, from planes for
- * gr_proven3. `factor` is that of `bound` (proven.h). A sum is proven if its `margin` is above 0.
- * Some other sums could be proven, too. Returns whether all are proven. */
+/* Rounds `count` sums (whole groups) in planes of gr_proven3 to the format of `fraction` and
+ * `unit`. `factor` is that of `bound` (proven.h). A sum with a `margin` above 0 is proven;
+ * gr_proven_round() may prove some of the others. Returns whether all are proven. */
 typedef bool gr_proven_round_kernel(const double *planes, size_t stride, size_t count,
                                     double factor, int fraction, int unit, double *rounded,
                                     double *margin);
@@ -70,8 +71,9 @@ typedef bool gr_proven_round_kernel(const double *planes, size_t stride, size_t 
 /* Stores n contiguous elements as float64 numbers. */
 typedef void gr_widen_kernel(gr_load load, const unsigned char *in, size_t n, double *to);
 
-/* Makes results of sums (finish.h), whole vectors of them, at most GR_FINISH_BATCH: in planes of so
- * many numbers. A result differs from the sum of its first two numbers by at most the fourth. */
+/* Makes results of sums (finish.h), a whole number of vectors, at most GR_FINISH_BATCH, in planes
+ * of as many numbers. A result differs from the sum of its first two numbers by at most the
+ * fourth. */
 typedef void gr_finish_kernel(const gr_finish_how *how, const gr_finish_planes *of, size_t count,
                               double *planes);
 

@@ -1,7 +1,7 @@
 /* The inner loops of proven.h, compiled once per instruction set. The including file chooses the
  * width (vectors.h) and defines widen, and KERNELS, the name of the table that this file defines.
  *
- * Of `double`s, `sum` and the errors are those of proven.h, lane by lane. */
+ * The arithmetic is that of proven.h in each lane. */
 #include "cpu/loads.h"
 #include "exact/proven_kernels.h"
 
@@ -13,8 +13,8 @@ typedef int64_t lanes64 VECTOR(VECTOR_BYTES);
 
 enum {
     GROUP = 2 * WIDTH, /* columns */
-    TOGETHER = 8,      /* rows that are added before the sums of columns are stored */
-    STREAMS = 4        /* vectors that a row's elements go to */
+    TOGETHER = 8,      /* rows that are added between two stores of the columns' sums */
+    STREAMS = 4        /* vectors that take a row's elements in turn */
 };
 
 /* The sums of a vector of columns. */
@@ -22,7 +22,7 @@ typedef struct {
     doubles sum, rest, tail, bound;
 } proven_lanes;
 
-/* x - y, where there is one by the unit for products: AMD's units that add are busy otherwise. */
+/* x - y, by the multiplication unit if there is FMA: AMD's addition units are the bottleneck. */
 INLINE doubles minus(doubles x, doubles y)
 {
     return VECTOR_BYTES > 16 ? rest_of_product(x, (doubles){0} + 1, y) : x - y;
@@ -95,7 +95,7 @@ INLINE void store_lanes(const proven_lanes *from, double *planes, size_t stride)
     memcpy(planes + 3 * stride, &from->bound, sizeof from->bound);
 }
 
-/* Adds `count` rows, a constant, `apart` from each other in the list (cpu/axis_text.h). */
+/* Adds every `apart`-th of `count` rows (cpu/axis_text.h). `count` is a constant. */
 INLINE void add_rows(const unsigned char *const *rows, size_t count, size_t apart, size_t width,
                      size_t size, load_pair *load, double *planes, size_t stride)
 {
@@ -156,8 +156,8 @@ static void merge_planes(double *planes, const double *more, size_t stride)
     }
 }
 
-/* As gr_proven3_finish and gr_proven_round do, where the result is no subnormal number of the
- * format, and of float64 not far below 1. Of float64, `nearest` is `high`. */
+/* Does what gr_proven3_finish and gr_proven_round do, for sums of normal size in the format; for
+ * float64, of at least 2^-900. For float64, `nearest` is `high`. */
 static bool round_sums(const double *planes, size_t stride, size_t count, double factor,
                        int fraction, int unit, double *rounded, double *margin)
 {
@@ -293,7 +293,7 @@ INLINE void spread_row(const proven_lanes *total, double *at, size_t stride)
 
 typedef double load_one(const unsigned char *address);
 
-/* Short rows, of which each lane has one: nothing is left to be merged. */
+/* Short rows: each lane sums one row, so no lanes are merged. */
 INLINE void add_short_rows(const unsigned char *in, ptrdiff_t step, size_t n, size_t rows,
                            size_t size, load_one *load, double *planes, size_t stride)
 {

@@ -9,11 +9,11 @@
 enum {
     FIRST = 512,        /* elements inspected for their size before any is added */
     FEW = 8,            /* up to this many elements, single deposits are faster than bins */
-    PATIENCE = 16,      /* blocks scattered after one that did not fit the bins */
-    SCATTER_FROM = 128, /* elements worth clearing the tables for */
-    WHOLE_FROM = 24,    /* elements worth bins for all exponents */
+    PATIENCE = 16,      /* blocks to scatter after a block that did not fit the bins */
+    SCATTER_FROM = 128, /* elements from which on clearing the scatter tables pays */
+    WHOLE_FROM = 24,    /* elements from which on bins for all exponents pay */
     WHOLE_TO = 512,     /* elements from which on scattering is faster, if both exist */
-    STRANGE = 256,      /* elements added one by one if one of them is inf or nan */
+    STRANGE = 256,      /* elements to add one by one after an inf or nan */
     MOST_POWER = 1022 - GR_EXTRACT_LOG_ROWS - 1 /* extract.h: k_0 <= 1022 */
 };
 

@@ -8,7 +8,7 @@
 
 enum {
     GR_FLAGS_FROM = 1024
-}; /* elements worth a misprediction of the flag: floating_point_mode.h */
+}; /* elements that make up for a misprediction of the flag: floating_point_mode.h */
 
 /* The units that one set of bins has taken. For most arrays this is the whole sum, in a tenth of
  * the bytes of an accumulator. */

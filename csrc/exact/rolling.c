@@ -1,7 +1,7 @@
-/* From one window to the next, elements enter the sums and leave them. Three float64 numbers hold
- * such a sum without an error, mostly (exact/proven.h). A result that is not proven is made of
- * integers, and the next block of windows begins anew. Windows of one size move in all lanes of a
- * vector, each lane along its part of the task. */
+/* Sums, means and variances of moving windows. From one window to the next, elements enter and
+ * leave three float64 numbers, which mostly hold the sum without an error (exact/proven.h).
+ * Unproven results are computed from integers, and the next block of windows starts afresh. Windows
+ * of one size move in all lanes of a vector, each lane through its own part of the task. */
 #include "exact/rolling.h"
 
 #include "cpu/floating_point_mode.h"
@@ -21,10 +21,10 @@
 enum {
     BLOCK = 256,                      /* windows that are finished at once */
     STRIDE = BLOCK + GR_FINISH_BATCH, /* of planes */
-    TASK = 1 << 14,                   /* windows of a task at least, .. */
-    SIZES = 32,                       /* .. and this many more for each element of a window */
+    TASK = 1 << 14,                   /* least number of windows of a task, .. */
+    SIZES = 32,                       /* .. plus this many for each element of a window */
     FEW = 256,                        /* fewer windows do not move in lanes */
-    MERGES = 64                       /* more additions to `tail` than two per element */
+    MERGES = 64                       /* bound of the additions to `tail` beyond two per element */
 };
 
 /* The sums of a window. */
@@ -42,7 +42,7 @@ typedef struct {
 
 typedef struct {
     double n[BLOCK], results[BLOCK];
-    bool few[BLOCK], unproven; /* whose results are nan; a result of the last block is not proven */
+    bool few[BLOCK], unproven; /* too few elements: a nan; a result of the last block is unproven */
     double lanes[GR_ROLL_NUMBERS * GR_MOST_VECTOR / 2];
     double planes[8 * STRIDE], row[4 * GR_PROVEN_ROWS * GR_MOST_VECTOR / 2];
 } memory;
@@ -73,10 +73,10 @@ INLINE void add(bool has_squares, gr_proven3 *sum, gr_proven3 *squares, double x
     gr_proven3_add(squares, sign * square);
     gr_proven3_add_rest(squares, sign * gr_rest_of_product(x, x, square));
     if (x != 0 && square < least)
-        squares->bound += lost; /* its error may be no float64 */
+        squares->bound += lost; /* the product's rounding error may be no float64 */
 }
 
-/* Begins the sums of a window anew. */
+/* Computes the sums of a window from its elements. */
 static void begin(const gr_rolling *of, const double *x, int64_t start, int64_t end, window *to,
                   memory *own)
 {
@@ -104,8 +104,8 @@ static void store(const gr_proven3 *sum, double moves, double *planes)
     planes[3 * STRIDE] = (2 * moves + MERGES) * 0x1p-52 * (1 + 0x1p-50) * sum->bound;
 }
 
-/* Moves to n windows one after the other, and stores their sums. Returns how many these are: fewer
- * if the sums of the next one had better begin anew. */
+/* Moves to the next n windows and stores their sums. Returns how many it moved to: fewer if it is
+ * better to compute the next window's sums afresh. */
 INLINE size_t move(bool has_squares, const gr_rolling *of, const double *x, size_t first, size_t n,
                    window *to, double *planes)
 {
@@ -146,8 +146,8 @@ static void add_windows(const gr_rolling *of, const double *x, size_t first, siz
     }
 }
 
-/* Windows that are finished at once: `first`, and so on. Or, of 2^log lanes, first, first + apart,
- * and so on, and then the window after each. */
+/* Windows that are finished together: consecutive ones from `first` on; or, with 2^log lanes,
+ * first, first + apart, ..., then the window after each. */
 typedef struct {
     const gr_rolling *of;
     memory *own;
@@ -190,7 +190,7 @@ static bool finish_exactly(void *context, size_t i, double n, double mean, unsig
     return true;
 }
 
-/* Takes the numbers of elements of n windows, or of the first one if they are equal. */
+/* Reads the element counts of n windows, or of the first one if all are equal. */
 static void count(const block *here, bool one_n, size_t n)
 {
     const gr_rolling *of = here->of;
@@ -241,7 +241,7 @@ static bool finish_windows(const gr_rolling *of, size_t row, size_t first, size_
     for (size_t some; first < end && !gr_ask_for_interrupts(); first += some) {
         some = gr_least(end - first, BLOCK);
         if (own->unproven)
-            at.start = INT64_MAX / 2; /* begin anew */
+            at.start = INT64_MAX / 2; /* forces fresh sums */
         add_windows(of, x, first, some, &at, own);
         block here = {of, own, row, first, 0, 0};
         if (!finish_block(&here, false, some, result_at(of, row, first)))

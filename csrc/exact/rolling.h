@@ -5,16 +5,16 @@
 #include "exact/finish.h"
 
 /* Window k of a row has its elements starts[k] to ends[k] - 1. Without these arrays it has `size`
- * elements, of which the last is k + after; fewer at the row's ends. */
+ * elements, the last of them k + after; at the row's ends it has fewer. */
 typedef struct {
     gr_finish_how how; /* one sum of elements; and one of squares, or none */
-    bool divides;      /* by a number of elements: false for sums */
+    bool divides;      /* means divide by a number of elements, sums do not */
     const double *in;  /* rows of n finite numbers, one after the other */
     size_t rows, n, windows;
     const int64_t *starts, *ends;
     ptrdiff_t size, after;
     const int64_t *counts; /* of the elements of each row's windows; NULL: all of them count */
-    ptrdiff_t least;       /* elements of a window: fewer, or `ddof`, make nan */
+    ptrdiff_t least;       /* windows with fewer elements than this, or than `ddof`, give nan */
     unsigned char *out;    /* the results of each row's windows */
 } gr_rolling;
 

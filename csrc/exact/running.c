@@ -23,14 +23,14 @@
 #include <string.h>
 
 enum {
-    BLOCK = 256,      /* entries of a row that are rounded at once */
+    BLOCK = 256,      /* entries of a row that are rounded together */
     TILE = 256,       /* columns that are added together */
     TASK = 1 << 15,   /* elements of a task, about */
     CHUNK = 1 << 16,  /* elements of a chunk of a long row at least */
     MOST_CHUNKS = 64, /* of a row */
-    MERGES = 16,      /* more additions to `tail` than elements */
-    FEW_COLUMNS = 32, /* fewer are added one after the other, a block of each */
-    AS_ROWS = 8,      /* fewer columns are rows if threads can share them */
+    MERGES = 16,      /* bound of the additions to `tail` beyond one per element */
+    FEW_COLUMNS = 32, /* fewer columns are added one by one, a block of each in turn */
+    AS_ROWS = 8,      /* fewer columns are treated as rows if that gives all threads work */
     SHORT_ROW = 72    /* elements; shorter rows are added together, as columns are */
 };
 
@@ -38,7 +38,7 @@ enum {
 typedef struct {
     const unsigned char *in;
     unsigned char *out;
-    gr_exact *exact; /* of the elements before `known`; NULL: none was needed yet */
+    gr_exact *exact; /* sum of the elements before `known`; NULL until needed */
     size_t known;
 } line;
 
@@ -82,7 +82,7 @@ static void read(const gr_running *of, const unsigned char *in, ptrdiff_t step, 
     gr_proven_best()->widen(of->load, in, n, own->x);
 }
 
-/* An exact sum as float64 numbers. */
+/* Splits an exact sum into float64 numbers. */
 static gr_proven3 numbers_of(const gr_exact *sum)
 {
     double part[4];
@@ -102,7 +102,7 @@ static gr_exact *sum_before(const gr_running *of, size_t index, gr_proven3 *numb
 /* --- entries that are not proven ----------------------------------------------------------------
  */
 
-/* Adds the elements of a line up to number `end` to its accumulator. */
+/* Adds the elements before `end` to the accumulator of a line. */
 static bool catch_up(const gr_running *of, line *one, size_t end)
 {
     enum { SOME = 128 };
@@ -122,7 +122,7 @@ static bool catch_up(const gr_running *of, line *one, size_t end)
     return true;
 }
 
-/* Stores entry i of a line, whose element is x, by its accumulator. */
+/* Stores entry i of a line, whose element is x, from its accumulator. */
 static bool store_exactly(const division *all, line *one, size_t i, double x)
 {
     const gr_running *of = all->of;
@@ -136,7 +136,7 @@ static bool store_exactly(const division *all, line *one, size_t i, double x)
     return true;
 }
 
-/* Stores entry i of a line, if its float64 numbers prove it, which are at `planes`. */
+/* Stores entry i of a line if its float64 numbers, at `planes`, prove the rounding. */
 static bool store_alone(const division *all, line *one, size_t i, const double *planes,
                         size_t stride)
 {
@@ -254,7 +254,7 @@ static bool add_columns(const division *all, size_t unit, const gr_axes_place *a
     return done;
 }
 
-/* The same of few columns, as rows: a block of each after the other, while its lines are cached. */
+/* The same for few columns, one at a time: a block of each in turn, while its lines are cached. */
 static bool add_few_columns(const division *all, size_t unit, const gr_axes_place *at, memory *own)
 {
     const gr_running *of = all->of;
@@ -363,7 +363,7 @@ static void run_chunk(size_t task, void *context)
     free(own);
 }
 
-/* Each thread adds up some chunks, twice: for the sums before other chunks, and for the entries. */
+/* Runs each chunk twice: first for its exact sum, then for its entries. */
 static void run_chunks(division *all, int threads)
 {
     size_t tasks = all->units * all->chunks;
@@ -389,8 +389,9 @@ static void run_chunks(division *all, int threads)
     free(all->sums);
 }
 
-/* Takes the dimension with the least steps from the kept ones, if these are less than the axis's,
- * or the rows are short. Leaves fewer than AS_ROWS long ones to `threads` threads, as rows. */
+/* Removes from the kept dimensions the one with the smallest steps, to add up its entries as
+ * columns, if its steps are less than the axis's or the rows are short. Fewer than AS_ROWS long
+ * columns stay rows if there are several threads. */
 static bool take_columns(gr_running *of, size_t threads, gr_axis *columns, size_t *inner)
 {
     int least = -1;

@@ -13,7 +13,7 @@ typedef struct {
     unsigned char *out;
     gr_axis axis;
     gr_axis_list kept;
-    const int64_t *offsets; /* where segments begin and the last one ends, or NULL: one segment */
+    const int64_t *offsets; /* where segments begin, and the last one's end; NULL: one segment */
     size_t segments;
     gr_exact *before; /* the sum before each row, in the order of `kept`, or NULL; is overwritten.
                          Without offsets */

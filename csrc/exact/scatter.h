@@ -54,7 +54,7 @@ typedef struct {
 /* The scatter tables. They hold nothing until `used` is set: the first use clears them. */
 typedef struct {
     bool used;
-    size_t added; /* at most so many elements per table since it was cleared */
+    size_t added; /* bound of the elements per table since the tables were cleared */
     union {
         alignas(64) gr_bins bin[GR_BIN_TABLES];
         gr_pairs pair[GR_PAIR_TABLES];

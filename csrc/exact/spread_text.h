@@ -4,8 +4,8 @@ enum {
     SPREAD = 16, /* elements whose table offsets are computed together */
     SPREAD_BYTES = VECTOR_BYTES < 32 ? VECTOR_BYTES : 32,
     SPREAD_WIDTH = SPREAD_BYTES / 8,
-    /* Before a block is scattered, peak reads all of it. So the next block should be in the cache
-     * by then, and the prefetch is for the block after it. */
+    /* The peak kernel reads a whole block before it is scattered, so the next block should be in
+     * the cache already, and the prefetch is for the block after it. */
     BLOCKS_AHEAD = 2 * BLOCK * 8
 };
 

@@ -1,5 +1,6 @@
 /* Sums of terms; a part of proven_text.h. A term is |x| or x y, where y may be x. A product of
- * float64 numbers is a rounded one and its error, which joins the error of the addition. */
+ * float64 numbers is split into the rounded product and its error, which is added to the error of
+ * the addition. */
 
 /* `small`: the sign bit says that a product of float64 may be so small that its error is no
  * float64. */
@@ -31,7 +32,7 @@ INLINE void add_term(term_lanes *to, gr_term term, size_t size, doubles x, doubl
     to->sum.bound += magnitude(rest);
 }
 
-/* Errors that were lost add up to less than this, times the factor of `bound` (proven.h). */
+/* Makes `bound`, times its factor (proven.h), cover the lost errors of too small products. */
 INLINE void end_terms(term_lanes *of)
 {
     const doubles lost = (doubles){0} + 0x1p-1000;
@@ -83,7 +84,7 @@ INLINE void add_term_row(gr_term term, load_pair *load, size_t size, const unsig
     *total = lanes[0].sum;
 }
 
-/* Rows whose lanes are rows, as in add_short_rows(). */
+/* Rows that each have a lane, as in add_short_rows(). */
 INLINE void add_short_term_rows(gr_term term, load_one *load, size_t size, const gr_term_rows *of,
                                 size_t rows, double *planes, size_t stride)
 {

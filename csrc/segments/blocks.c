@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { NEAREST_BYTES = 1 << 15 }; /* of cells in a first-level cache */
+enum { NEAREST_BYTES = 1 << 15 }; /* cells that fit the first-level cache */
 
 /* --- numbers ------------------------------------------------------------------------------- */
 
@@ -35,7 +35,7 @@ enum { NEAREST_BYTES = 1 << 15 }; /* of cells in a first-level cache */
     }                                                                                              \
     break
 
-/* Integers of `size` bytes as int64. Larger uint64 numbers become negative. */
+/* Integers of `size` bytes as int64. uint64 numbers from 2^63 on become negative. */
 INLINE void widen_integers(const unsigned char *in, size_t n, size_t size, bool is_signed,
                            int64_t *to)
 {
@@ -54,10 +54,10 @@ ALSO_FOR_AVX2(void, widen_integers,
               (const unsigned char *in, size_t n, size_t size, bool is_signed, int64_t *to),
               (in, n, size, is_signed, to))
 
-/* Fetches as many bytes as a block has, from behind it: the next block's. A block may be a page of
- * memory, and hardware prefetchers stop at the end of a page. They suffice while the cells stay
- * in the first-level cache. The address may be past the end of the array: prefetches do not fault,
- * but C allows no such pointer, hence the integer. */
+/* Prefetches the next block, as many bytes as this one has. A block may be a page, and hardware
+ * prefetchers stop at the end of a page; they suffice while the cells stay in the first-level
+ * cache. The address may be past the end of the array: prefetches do not fault, but C allows no
+ * such pointer, hence the integer. */
 static void fetch_next(const gr_host_segments *job, const unsigned char *in, size_t bytes)
 {
     for (size_t i = 0; i < bytes && job->copy_bytes > NEAREST_BYTES; i += 64)
@@ -121,8 +121,8 @@ void gr_read_numbers(const gr_host_segments *job, gr_segment_block *block, size_
 
 /* --- ids ----------------------------------------------------------------------------------- */
 
-/* Writes each segment's number at its first row. Of empty segments and the next one, which begin
- * at the same row, the last one's stays. The rows after it get the greatest number so far. */
+/* Writes each segment's number at its first row. Empty segments begin at the same row as the next
+ * one, whose number remains. Later rows get the greatest number so far. */
 static void ids_of_offsets(const gr_host_segments *job, gr_segment_block *block, size_t row,
                            size_t *at)
 {
@@ -161,8 +161,8 @@ void gr_read_ids(const gr_host_segments *job, gr_segment_block *block, size_t ro
     CALL(widen_integers, in, block->rows, ids->size, ids->is_signed, block->id_buffer);
 }
 
-/* Negative if an id is below 0 or above `last`. There are fewer than 2^63 segments, so the
- * difference of two ids does not overflow. */
+/* Returns a negative number if an id is below 0 or above `last`. There are fewer than 2^63
+ * segments, so the difference of two ids does not overflow. */
 INLINE int64_t any_bad(const int64_t *ids, size_t n, int64_t last)
 {
     int64_t any = 0;

@@ -70,7 +70,7 @@ void gr_add_digits(const gr_host_segments *job, const gr_segment_block *block, i
     for (size_t i = 0; i < block->rows; i++) {
         size_t first = gr_cell_of(job, block, i);
         int64_t *cell = cells + first * words;
-        if (first >= end) /* of a segment whose numbers may have other digits */
+        if (first >= end) /* its segment is not added up, so it may need other digits */
             continue;
         for (size_t k = 0; k < block->columns; k++, cell += words)
             add_number(job, bits_at(block, i * block->columns + k), cell);

@@ -1,7 +1,7 @@
-/* Segments that lie one after another: offsets name them, or their ids are sorted. A task takes
- * neighbouring segments with about as many elements as the other tasks. It adds up a group of them
- * at a time, in cells that stay in the processor's cache. Sums that are not proven are added up
- * again in accumulators. Long segments are added up by the code of sums along axes. */
+/* Segments that lie one after another: offsets define them, or their ids are sorted. A task takes
+ * adjacent segments, with about as many elements as the other tasks. It adds up a group of them at
+ * a time, in cells that stay in the processor's cache. Unproven sums are added up again in
+ * accumulators. Long segments are summed by the code for sums along axes. */
 #include "segments/segment_job.h"
 #include "shared/sizes.h"
 
@@ -19,7 +19,7 @@ enum {
     LONG = 512,           /* numbers from which on the code of axes is faster, ... */
     LONG_NARROW = 192,    /* ... floats narrower than float64, ... */
     LONG_ROWS = 2048,     /* ... and of several columns */
-    SHARED_LONG = 1 << 20 /* from which on threads share a segment */
+    SHARED_LONG = 1 << 20 /* numbers from which on threads share a segment */
 };
 
 /* Neighbouring segments and their rows. */
@@ -30,11 +30,11 @@ typedef struct {
 typedef struct {
     gr_host_segments *job;
     size_t tasks;
-    group *shared; /* long segments, which all threads add up together */
+    group *shared; /* long segments, which all threads sum together */
     size_t shares, room;
 } division;
 
-/* The numbers from which on a segment is long. */
+/* The least numbers of a long segment. */
 static size_t long_from(const gr_host_segments *job)
 {
     bool narrow = job->adds_floats && job->request->values.load != GR_LOAD_f64;
@@ -50,7 +50,7 @@ static int64_t id_of(const gr_host_segments *job, gr_segment_block *block, size_
     return block->ids[0];
 }
 
-/* Whether a row belongs to a segment before this one. */
+/* Whether a row belongs to an earlier segment than this one. */
 static bool is_before(const gr_host_segments *job, gr_segment_block *block, size_t row,
                       size_t segment)
 {
@@ -58,7 +58,7 @@ static bool is_before(const gr_host_segments *job, gr_segment_block *block, size
     return offsets ? row < (size_t)offsets[segment] : id_of(job, block, row) < (int64_t)segment;
 }
 
-/* The first row of this segment or of a later one. It is known to be from `low` to `high`, and
+/* Finds the first row of this segment or of a later one. The row lies from `low` to `high`, and
  * probably about `step` rows after `low`. */
 static size_t first_row(const gr_host_segments *job, gr_segment_block *block, size_t segment,
                         size_t low, size_t step, size_t high)
@@ -102,8 +102,8 @@ static size_t first_of(const division *all, gr_segment_block *block, size_t task
     return first < segments ? first : segments;
 }
 
-/* The first long segment of a group; its end if there is none. Among ids, it finds those that are
- * more than twice as long as need be, and no short ones. */
+/* The first long segment of a group; the group's end if there is none. With ids, it finds no short
+ * segments, and all that are more than twice as long as the limit. */
 static size_t first_long(const gr_host_segments *job, gr_segment_block *block, const group *of)
 {
     const int64_t *offsets = job->request->ids.offsets;
@@ -113,15 +113,15 @@ static size_t first_long(const gr_host_segments *job, gr_segment_block *block, c
             return k;
     for (size_t row = of->row; !offsets && row + many < of->end_row; row += many) {
         size_t k = (size_t)id_of(job, block, row);
-        bool is_there = k >= of->first && k < of->end; /* unless ids change meanwhile */
+        bool is_there = k >= of->first && k < of->end; /* another thread may change ids */
         if (is_there && is_before(job, block, row + many, k + 1))
             return k;
     }
     return of->end;
 }
 
-/* The group of up to n segments that begins with this segment and row. A long one is alone. `end`
- * and `end_row` are those of the task. */
+/* The group of up to n segments that begins with this segment and row. A long segment is a group of
+ * its own. `end` and `end_row` are those of the task. */
 static group group_from(const gr_host_segments *job, gr_segment_block *block, group task, size_t n)
 {
     group found = task;
@@ -135,7 +135,7 @@ static group group_from(const gr_host_segments *job, gr_segment_block *block, gr
     return found;
 }
 
-/* Notes whether ids fall. One task looks at CHECKED ids and the one after them. */
+/* Records whether ids decrease. One task checks CHECKED ids and the one after them. */
 static void check_task(size_t task, void *context)
 {
     gr_host_segments *job = context;
@@ -234,7 +234,7 @@ static void sum_again(gr_host_segments *own, gr_segment_block *block, const grou
     }
 }
 
-/* Adds up a group in cells of the first kind that takes its numbers. */
+/* Adds up a group in cells of the first kind that can hold its numbers. */
 static void sum_group(gr_host_segments *own, gr_segment_block *block, const group *some)
 {
     const gr_pair_window wide = own->window;
@@ -275,8 +275,8 @@ static void sum_group(gr_host_segments *own, gr_segment_block *block, const grou
     own->window = wide;
 }
 
-/* Adds up a long segment, or leaves it to all threads. There is room for all such segments that do
- * not overlap. They overlap only if another thread changes ids: then any sums will do. */
+/* Adds up a long segment, or leaves it to all threads. The list has room for all such segments that
+ * do not overlap. They overlap only if another thread changes ids, and then no sum is right. */
 static bool take_long(division *all, const group *one)
 {
     const gr_host_segments *job = all->job;
@@ -299,7 +299,7 @@ static void sum_task(size_t task, void *context)
     own.outliers = &outliers;
     own.cells = malloc((most + 1) * job->columns * sizeof(gr_proven3));
     bool failed = !own.cells || !block;
-    group left = {0, 0, 0, job->request->values.rows}; /* of the task */
+    group left = {0, 0, 0, job->request->values.rows}; /* the rest of the task */
     if (!failed) {
         left.first = first_of(all, block, task);
         left.end = first_of(all, block, task + 1);

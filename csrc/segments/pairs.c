@@ -21,12 +21,12 @@
 #include <string.h>
 
 enum {
-    AHEAD = 32,           /* rows whose cells are fetched in advance ... */
-    NEAR_BYTES = 1 << 19, /* ... if a copy has more bytes, beyond the second-level cache */
+    AHEAD = 32,           /* rows whose cells are prefetched ... */
+    NEAR_BYTES = 1 << 19, /* ... if a copy of the cells exceeds the second-level cache */
     MOST_SAMPLES = 512,   /* one per so many numbers, ... */
     PER_SAMPLE = 256,
-    FEW_SAMPLES = 64,  /* ... but so many of short arrays */
-    SPARE_BINADES = 2, /* of a window for short cells beside those of the samples */
+    FEW_SAMPLES = 64,  /* ... but at least this many for short arrays */
+    SPARE_BINADES = 2, /* binades of a window for short cells beyond those of the samples */
     FIELDS = 2048,
     MOST_FIELD = 2046 /* of a finite number */
 };
@@ -64,8 +64,8 @@ static pair make_pair(uint64_t low, uint64_t high)
 
 /* --- the window ---------------------------------------------------------------------------- */
 
-/* Counts exponent fields of numbers from all over the array. Returns how many there are; `range` is
- * that of the fields. */
+/* Counts exponent fields of samples from the whole array. Returns the number of samples and sets
+ * `range` to the least and the greatest field. */
 static size_t sample_fields(gr_host_segments *job, unsigned counts[FIELDS], gr_field_range *range)
 {
     const gr_segment_values *values = &job->request->values;
@@ -77,7 +77,7 @@ static size_t sample_fields(gr_host_segments *job, unsigned counts[FIELDS], gr_f
     job->failed = !block;
     for (size_t i = 0; i < samples && block; i++) {
         size_t at = all / parts / samples * i;
-        at += i * 7919 % (all / parts / samples); /* not always the same column */
+        at += i * 7919 % (all / parts / samples); /* varies the column */
         block->rows = 1;
         block->columns = parts;
         block->first_column = at % (job->columns / parts) * parts;
@@ -202,7 +202,7 @@ static bool note_outliers(gr_host_segments *job, const gr_segment_block *block,
     for (size_t k = 0; k < some->outliers; k++) {
         size_t i = some->outlier[k];
         size_t cell = gr_cell_of(job, block, i / block->columns) + i % block->columns;
-        if (cell >= end) /* of another pass */
+        if (cell >= end) /* a segment of another pass */
             continue;
         if (!note_outlier(outliers, job->most_outliers, (gr_outlier){cell, x[i]}))
             return false;
@@ -210,14 +210,14 @@ static bool note_outliers(gr_host_segments *job, const gr_segment_block *block,
     return true;
 }
 
-/* Fetches a cell that is needed soon. The address may be outside the cells. */
+/* Prefetches a cell. The address may be outside the cells. */
 static void fetch(unsigned char *cells, size_t place, size_t size)
 {
     __builtin_prefetch((const void *)((uintptr_t)cells + place * size), 1);
 }
 
-/* One column. Stores to cells might change what the pointers point to: what does not change is in
- * variables. */
+/* Adds one column. Local variables hold what does not change, because the compiler must assume that
+ * stores to cells change everything behind pointers. */
 #define ADD_TO_CELLS(fetches, type, number)                                                        \
     for (size_t i = 0; i < n; i++) {                                                               \
         size_t place = (size_t)ids[i] - first;                                                     \
@@ -280,13 +280,13 @@ bool gr_add_pairs(gr_host_segments *job, const gr_segment_block *block, unsigned
 
 /* --- sums ---------------------------------------------------------------------------------- */
 
-/* A power of two whose multiples the pairs count. */
+/* The exponent of the unit that the cells count. */
 static int unit_of(const gr_host_segments *job)
 {
     return job->adds_floats ? job->window.low + job->window.spare - 1075 : 0;
 }
 
-/* The sum of all copies of a cell, whose first copy is `at`. */
+/* Adds up all copies of a cell. `at` is the cell in the first copy. */
 static pair sum_of_copies(const unsigned char *at, bool is_short, int copies, size_t copy_bytes)
 {
     pair sum = 0;
@@ -381,7 +381,7 @@ static void deposit(gr_exact *sum, pair x, int unit)
             gr_exact_add_scaled(sum, parts[i], unit + up[i]);
 }
 
-/* The initial number as a pair. Returns false if it does not fit. */
+/* Converts the initial number to a pair. Returns false if it does not fit. */
 static bool initial_pair(const gr_host_segments *job, int part, pair *total)
 {
     const gr_initial *initial = &job->request->initial;
@@ -439,7 +439,7 @@ void gr_finish_pairs(const gr_host_segments *job, size_t first, size_t n)
     bool is_normal =
         are_alike && job->touching && !job->request->sums.words && are_normal(unit, format);
     for (size_t cell = first, end = first + n; cell < end; cell++) {
-        if (is_normal) { /* up to the next outlier */
+        if (is_normal) { /* vector code, up to the next outlier */
             size_t stop = next < outliers->count ? outliers->list[next].cell : end;
             stop = stop < end ? stop : end;
             normal.cells = job->cells + cell * job->cell_bytes;

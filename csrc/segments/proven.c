@@ -12,8 +12,8 @@
 #define INLINE static inline __attribute__((always_inline))
 
 enum {
-    MERGES = 1 << 16, /* more additions to `tail` than two per row: of copies, and of `initial` */
-    AHEAD = 16        /* rows whose cells are fetched in advance */
+    MERGES = 1 << 16, /* bound of additions to `tail` beyond two per row: copies, `initial` */
+    AHEAD = 16        /* rows whose cells are prefetched */
 };
 
 /* Adds a term of a number. Products of float64 are two numbers. */
@@ -28,11 +28,11 @@ INLINE void add_term(gr_proven3 *sum, gr_term term, bool is_wide, double x)
     if (is_wide)
         gr_proven3_add_rest(sum, gr_rest_of_product(x, x, x * x));
     if (is_wide && x != 0 && x * x < least)
-        sum->bound += lost; /* which may be no float64 */
+        sum->bound += lost; /* the product's rounding error may be no float64 */
 }
 
-/* One column. The rows of a segment that follow each other are added without a store between them:
- * the next addition would wait for it. */
+/* Adds one column. Adjacent rows of one segment are added without a store in between, for which the
+ * next addition would wait. */
 INLINE void add_column(const gr_host_segments *job, const gr_segment_block *block,
                        gr_proven3 *cells, gr_term term, bool is_wide)
 {

@@ -7,12 +7,13 @@
 
 enum {
     GR_SEGMENT_BLOCK = 512, /* numbers that are read and added at a time */
-    GR_ROUND_ROWS = 1 << 30 /* rows that are added to digits before these are carried */
+    GR_ROUND_ROWS = 1 << 30 /* rows added to digits between two carries */
 };
 
-/* What a sum is kept in while elements are added. A cell is the sum of one column of a segment. */
+/* The representation of sums while elements are added. A cell holds the sum of one column of a
+ * segment. */
 typedef enum {
-    GR_CELL_NONE,   /* nothing is added: ids are checked and exponents are looked at */
+    GR_CELL_NONE,   /* no sums: only checks ids and looks at exponents */
     GR_CELL_WORD,   /* uint64: a sum of integers modulo 2^64 */
     GR_CELL_SHORT,  /* a 64-bit integer, in units of a power of two that all sums share */
     GR_CELL_PAIR,   /* a 128-bit integer of the same kind */
@@ -45,34 +46,34 @@ typedef struct {
 typedef struct {
     const gr_segments *request;
     const gr_interrupts *watch;
-    size_t columns;   /* numbers in a row: elements, times 2 if complex */
-    bool touching;    /* all sums lie beside each other, in the order of the cells */
+    size_t columns;   /* numbers per row: elements, or twice that for complex ones */
+    bool touching;    /* all sums are adjacent, in the order of the cells */
     bool adds_floats; /* the elements are floats */
     gr_cell_kind kind;
-    bool in_order;           /* the rows of each segment lie behind those of the one before */
+    bool in_order;           /* the rows of each segment follow those of the one before */
     gr_pair_window window;   /* for pairs, or short cells */
-    gr_pair_window narrow;   /* for short cells; `most` is negative: there is none */
+    gr_pair_window narrow;   /* for short cells; a negative `most` means none */
     int first_digit, digits; /* for digits */
     size_t cell_bytes;
 
-    /* The sums of segments that were not proven are added up again, in digits. Such a segment has a
-     * number of its own; the others have SIZE_MAX. NULL: all segments are added up. */
+    /* Unproven sums are added up again, in digits. Their segments are numbered; the other segments
+     * have the number SIZE_MAX. NULL: all segments are added up. */
     unsigned char *unproven; /* per segment */
     size_t *number, *segment_of;
-    size_t all_segments; /* or those with a number */
+    size_t all_segments; /* all segments, or only the numbered ones */
 
-    /* The segments of this pass. One more, after them, takes the elements of all others. */
+    /* The segments of this pass. An extra segment after them takes the elements of all others. */
     size_t first_segment, segments;
     unsigned char *cells; /* of all copies, one after another */
     size_t copy_bytes;
     int copies, threads;
     gr_field_range *fields; /* per copy */
-    gr_outliers *outliers;  /* one list per copy; after the additions the first has all, sorted */
+    gr_outliers *outliers;  /* one list per copy; in the end the first has all, sorted */
     size_t most_outliers;   /* of a list */
 
-    size_t chunk, next_row; /* rows that a task takes at a time; the first that none has taken */
+    size_t chunk, next_row; /* rows that a task takes at a time; the first row not yet taken */
     size_t end_row;         /* of this round */
-    bool clears;            /* the cells first: this round is a pass's first one */
+    bool clears;            /* clears the cells: the first round of a pass */
     size_t bad_row;         /* SIZE_MAX: none */
     bool failed;            /* no memory */
     bool too_wide;          /* too many outliers */
@@ -93,18 +94,17 @@ typedef struct {
  * Floats become float64 numbers; block->rows * block->columns <= GR_SEGMENT_BLOCK. */
 void gr_read_numbers(const gr_host_segments *job, gr_segment_block *block, size_t row);
 
-/* Reads the ids of block->rows rows from `row` on. `at` is the segment of an earlier row: it is
- * changed to that of the last one, where offsets name the segments. */
+/* Reads the ids of block->rows rows from `row` on. With offsets, `at` is the segment of an earlier
+ * row on entry, and that of the last row on return. */
 void gr_read_ids(const gr_host_segments *job, gr_segment_block *block, size_t row, size_t *at);
 
-/* Returns the first row of the block whose id is no segment's number; block->rows if there is none.
- */
+/* The first row of the block whose id is out of range; block->rows if there is none. */
 size_t gr_first_bad(const gr_host_segments *job, const gr_segment_block *block);
 
 /* Whether an id of the block is less than the one before. */
 bool gr_ids_fall(const gr_segment_block *block);
 
-/* The first cell of the block's row i. An id may be any number: others may write to the array. */
+/* The first cell of the block's row i. An id may be any number, as other threads may write ids. */
 static inline size_t gr_cell_of(const gr_host_segments *job, const gr_segment_block *block,
                                 size_t i)
 {
@@ -135,11 +135,11 @@ void gr_sum_in_order(gr_host_segments *job);
 
 /* --- kinds of cells ------------------------------------------------------------------------ */
 
-/* Sets job->window, for pairs, and job->narrow. Returns false if no window for pairs takes most
- * elements, or without memory. */
+/* Sets job->window, for pairs, and job->narrow. Returns false without memory, or if no window for
+ * pairs holds most elements. */
 bool gr_choose_window(gr_host_segments *job);
 
-/* Adds a block to the cells of a copy. gr_add_pairs(), for short cells too, returns false if there
+/* Each adds a block to a copy's cells. gr_add_pairs(), also for short cells, returns false if there
  * are too many outliers or too little memory. */
 void gr_add_words(const gr_host_segments *job, const gr_segment_block *block, uint64_t *cells);
 bool gr_add_pairs(gr_host_segments *job, const gr_segment_block *block, unsigned char *cells,
@@ -151,22 +151,23 @@ void gr_add_digits(const gr_host_segments *job, const gr_segment_block *block, i
 /* Carries the digits of n cells, so that they can take a round of rows. */
 void gr_carry_digits(const gr_host_segments *job, int64_t *cells, size_t n);
 
-/* Widens the range by the exponent fields of the finite numbers in a block that are not zero and
- * whose segments are added up. That of a subnormal number counts as 1. */
+/* Widens the range by the exponent fields of the block's finite nonzero numbers whose segments are
+ * added up. The field of a subnormal number counts as 1. */
 void gr_widen_fields(const gr_host_segments *job, const gr_segment_block *block,
                      gr_field_range *range);
 
-/* As gr_finish_cells(). gr_finish_proven() marks segments whose sums are not proven. */
+/* As gr_finish_cells(). gr_finish_proven() marks segments with unproven sums. */
 void gr_finish_words(const gr_host_segments *job, size_t first, size_t n);
 void gr_finish_pairs(const gr_host_segments *job, size_t first, size_t n);
 void gr_finish_proven(const gr_host_segments *job, size_t first, size_t n);
 void gr_finish_digits(const gr_host_segments *job, size_t first, size_t n);
 
-/* Rounds the accumulator, with the initial number, and stores it as the sum of a cell; or stores
- * its words. */
+/* Adds the initial number to an accumulator and stores it as the sum of a cell: rounded, or as
+ * words. */
 void gr_store_accumulator(const gr_host_segments *job, gr_exact *sum, size_t cell);
 
-/* Stores the bits of a cell's sum. A complex sum of real numbers has its imaginary part, too. */
+/* Stores the bits of a cell's sum. If the result is complex and the elements are real, also stores
+ * the imaginary part. */
 void gr_store_sum(const gr_host_segments *job, size_t cell, uint64_t bits);
 
 /* The initial number's part of this cell: 0 real, 1 imaginary. */

@@ -41,15 +41,15 @@
 
 enum {
     HUGE_FROM = 1 << 22,    /* bytes of cells that go to huge pages */
-    FREE_BYTES = 1 << 26,   /* of cells, whatever the size of the input */
+    FREE_BYTES = 1 << 26,   /* bytes of cells that are always allowed */
     CHUNK = 1 << 13,        /* numbers that a task takes at a time */
     FINISHED = 1 << 12,     /* cells that a task finishes */
-    FEW_OUTLIERS = 1 << 10, /* that a list may have in any case; and one ... */
-    OUTLIERS_PER = 256,     /* ... per so many numbers */
+    FEW_OUTLIERS = 1 << 10, /* outliers that a list may always have, plus one ... */
+    OUTLIERS_PER = 256,     /* ... for each this many numbers */
     FIELDS = 2048           /* of exponents */
 };
 
-/* Takes the next chunk of rows. Returns false if there is none, or nothing to be gained by it. */
+/* Takes the next chunk of rows. Returns false if there is none, or if the pass ends early. */
 static bool take_chunk(gr_host_segments *job, size_t *first, size_t *end)
 {
     if (gr_is_interrupted(job->watch) || gr_ask_for_interrupts() ||
@@ -125,7 +125,7 @@ static void run_pass(gr_host_segments *job)
 
 /* --- the plan ------------------------------------------------------------------------------ */
 
-/* Memory in huge pages, if there are any: cells are used in random order. */
+/* Allocates cells in huge pages, if there are any, because they are accessed in random order. */
 static unsigned char *new_cells(size_t bytes)
 {
     unsigned char *cells = malloc(bytes);
@@ -169,7 +169,7 @@ static void run_kind(gr_host_segments *job, gr_cell_kind kind, size_t cell_bytes
     free(job->cells);
 }
 
-/* Looks at all elements of segments that have a number. Chooses the digits of a cell. */
+/* Finds the exponents of all elements of numbered segments, and chooses a cell's digits. */
 static void choose_digits(gr_host_segments *job)
 {
     gr_field_range all = {FIELDS, 0};
@@ -195,7 +195,8 @@ static void choose_digits(gr_host_segments *job)
     job->digits = (all.most - 1) / 32 - job->first_digit + 3;
 }
 
-/* Numbers the segments whose sums are not proven. Returns false if all are, or without memory. */
+/* Numbers the segments with unproven sums. Returns false without memory, or if all sums are
+ * proven. */
 static bool number_unproven(gr_host_segments *job)
 {
     size_t segments = job->request->sums.segments, count = 0;
@@ -215,9 +216,7 @@ static bool number_unproven(gr_host_segments *job)
     return !job->failed;
 }
 
-/* For numbers of any exponents. Sums that are not rounded have no proof: all are added up in
- * digits.
- */
+/* For numbers of any exponents. Unrounded sums have no proof, so all are added up in digits. */
 static void sum_wide(gr_host_segments *job)
 {
     bool all = job->request->sums.words;
@@ -233,7 +232,7 @@ static void sum_wide(gr_host_segments *job)
     free(job->segment_of);
 }
 
-/* For floats: short cells, or pairs, or else what takes all exponents. */
+/* For floats: short cells or pairs if most numbers fit, otherwise cells for all exponents. */
 static void sum_floats(gr_host_segments *job)
 {
     const gr_pair_window wide = job->window;
@@ -251,11 +250,11 @@ static void sum_floats(gr_host_segments *job)
         sum_wide(job);
 }
 
-/* Nothing is added up, but ids are checked. */
+/* Checks ids only. */
 static void check_ids(gr_host_segments *job)
 {
     size_t rows = job->request->values.rows;
-    job->columns = 0; /* which gr_add_rows() does not read then */
+    job->columns = 0; /* so gr_add_rows() reads no elements */
     job->copies = 1;
     job->segments = 0;
     job->clears = job->too_wide = false;
@@ -264,7 +263,7 @@ static void check_ids(gr_host_segments *job)
     add_task(0, job);
 }
 
-/* Whether all sums lie beside each other, in the order of the cells. */
+/* Whether all sums are adjacent, in the order of the cells. */
 static bool are_touching(const gr_segments *request)
 {
     const gr_segment_sums *sums = &request->sums;
@@ -279,7 +278,7 @@ static void sum_all(gr_host_segments *job)
     const gr_segments *request = job->request;
     bool adds_alike = request->sums.is_float == job->adds_floats && !request->sums.words &&
                       request->sums.parts == request->values.parts;
-    if (adds_alike) /* as the code of axes does */
+    if (adds_alike) /* the code for axes then adds alike */
         gr_look_for_order(job);
     job->kind = request->sums.is_float ? GR_CELL_PAIR : GR_CELL_WORD;
     if (!job->failed && request->sums.is_float && job->adds_floats)
@@ -316,7 +315,7 @@ gr_segments_status gr_sum_segments_on_host(const gr_segments *request, int threa
         check_ids(&job);
     else
         sum_all(&job);
-    if (job.too_wide && job.bad_row != SIZE_MAX) /* the pass was broken off: is it the first? */
+    if (job.too_wide && job.bad_row != SIZE_MAX) /* a smaller bad row may exist */
         check_ids(&job);
     *bad_row = job.bad_row;
     return job.failed                ? GR_SEGMENTS_NO_MEMORY

@@ -28,7 +28,7 @@ typedef struct {
     ptrdiff_t step;
     size_t size;
     bool is_signed, swapped;
-    const int64_t *offsets; /* segment k has the rows offsets[k] to offsets[k + 1] - 1 */
+    const int64_t *offsets; /* segment k has rows offsets[k] to offsets[k + 1] - 1 */
 } gr_segment_ids;
 
 /* The sums: a row per segment. With `unrounded` they are stored there (exact/axis_exact.h): in four

@@ -32,13 +32,13 @@ typedef enum {
     GR_TERM_WEIGHTED /* the same, and that element alone. Kernels only */
 } gr_term;
 
-/* The elements of a group along the only reduced dimension: all of them, the elements between two
- * neighbouring offsets, or the elements of a window. */
+/* Which elements along the only reduced dimension belong to a group: all of them, those between two
+ * adjacent offsets, or those of a window. */
 typedef enum { GR_RANGE_ALL, GR_RANGE_OFFSETS, GR_RANGE_WINDOWS } gr_range_kind;
 
-/* The groups are a kept dimension, whose step in the mask is 1. Group k has the elements offset[k]
- * to offset[k + 1] - 1, and there are `size` groups; or those of the `size` from k + first on that
- * exist. */
+/* The groups form a kept dimension, whose step in the mask is 1. With offsets, group k has the
+ * elements offset[k] to offset[k + 1] - 1, and there are `size` groups. With windows, it has the
+ * `size` elements from k + first on, as far as they exist. */
 typedef struct {
     gr_range_kind kind;
     const int64_t *offset;
@@ -102,8 +102,7 @@ static inline void gr_axes_sort(gr_axis_list *list)
     }
 }
 
-/* Reverses each dimension whose step in the input is negative: it is walked from its last element.
- */
+/* Reverses each dimension whose step in the input is negative, to start from its last element. */
 static inline void gr_axes_flip(gr_axes *axes, gr_axis_list *list)
 {
     for (int i = 0; i < list->count; i++) {
@@ -122,7 +121,7 @@ static inline void gr_axes_flip(gr_axes *axes, gr_axis_list *list)
     }
 }
 
-/* Whether walking `inner` to its end and beyond is a step of `outer`. */
+/* Whether one step of `outer` leads to where `inner` would continue after its last entry. */
 static inline bool gr_axis_continues(const gr_axis *outer, const gr_axis *inner)
 {
     ptrdiff_t n = (ptrdiff_t)inner->size;
@@ -130,7 +129,7 @@ static inline bool gr_axis_continues(const gr_axis *outer, const gr_axis *inner)
            outer->out == n * inner->out;
 }
 
-/* Merges neighbours that can be walked as one dimension. */
+/* Merges neighbouring dimensions that can be walked as one. */
 static inline void gr_axes_merge(gr_axis_list *list)
 {
     int last = 0;
@@ -158,7 +157,7 @@ static inline void gr_axes_simplify(gr_axes *axes)
     gr_axes_merge(&axes->kept);
 }
 
-/* A place among the entries of the first `count` dimensions of a list. */
+/* A position among the entries of the first `count` dimensions of a list. */
 typedef struct {
     const gr_axis_list *list;
     int count;

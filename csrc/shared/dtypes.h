@@ -25,7 +25,7 @@
     X(f16, f32) X(bf16, f32) X(f32, f32) \
     X(f32, f64) X(f64, f64)
 
-/* For a strategy that adds up floats in its own digits, whatever accumulator the request names. */
+/* For a strategy that adds floats in its own digits, whichever accumulator is requested. */
 #define GR_PAIRS_COMPLEX(X) X(f16, f32) X(bf16, f32) X(f32, f32) X(f64, f64)
 
 /* For a strategy that reads elements of any type. */

@@ -40,13 +40,13 @@ typedef enum {
 /* Why there is no such sum. gpureduce/core/dtypes.py has the texts. */
 typedef enum {
     GR_ALLOWED,
-    GR_NO_DTYPE,     /* nor place or grouping */
-    GR_NO_SUM,       /* the result holds no sums */
-    GR_LOSES_PART,   /* of the elements: their fraction or their imaginary part */
-    GR_REAL_AS_PAIR, /* kernels read real numbers in place, not as complex ones */
-    GR_TOO_WIDE,     /* 64-bit integers as floats */
-    GR_NO_CAST,      /* kernels cast elements in place to the accumulator's type, or not at all */
-    GR_NO_INTEGERS   /* kernels by segment do not cast integers in place to floats */
+    GR_NO_DTYPE,     /* the dtype, place or grouping does not exist */
+    GR_NO_SUM,       /* the result's dtype cannot hold sums */
+    GR_LOSES_PART,   /* the result would lose the fraction or the imaginary part */
+    GR_REAL_AS_PAIR, /* kernels do not read real elements in place as complex ones */
+    GR_TOO_WIDE,     /* 64-bit integers as floats, which are narrower */
+    GR_NO_CAST,      /* kernels cast elements in place to the accumulator's type only */
+    GR_NO_INTEGERS   /* segment kernels do not cast integers in place to floats */
 } gr_refusal;
 
 typedef struct {
@@ -61,9 +61,9 @@ typedef struct {
     bool exactly;         /* sums are rounded once */
 } gr_how;
 
-/* `wanted` is the dtype of the sums, or -1 for numpy.sum's. `exactly` says whether sums of floats
- * are to be rounded once. Those by ids always are, and those by offsets on processors; those of
- * integers never are. */
+/* `wanted` is the dtype of the sums, or -1 for that of numpy.sum. `exactly`: sums of floats are
+ * rounded once. Sums by ids always are, and so are sums by offsets on processors; for integers it
+ * has no effect. */
 gr_how gr_how_of(int source, int wanted, bool exactly, int place, int groups);
 
 #endif

@@ -7,7 +7,7 @@
 #include "shared/elements.h"
 #include "shared/host_device.h"
 
-/* So many float16 elements have an exact sum in float64: they are multiples of 2^-24 below 2^16. */
+/* Elements of float16 whose sum is exact in float64: multiples of 2^-24 below 2^16. */
 enum { GR_SHORT_F16 = 1 << 13 };
 
 /* Rows and columns, for sums along one of the two: `outer` times `batches` matrices. Steps are in
@@ -19,7 +19,7 @@ typedef struct {
     int64_t outer_step, batch_step, row_step, column_step;
 } gr_matrix;
 
-/* Whether each row begins at a boundary of `count` elements and consists of such packs. */
+/* Whether each row begins at a multiple of `count` elements and has a multiple of `count`. */
 GR_HOST_DEVICE int gr_matrix_has_packs(const gr_matrix *of, size_t element_bytes, uint64_t count)
 {
     uint64_t steps =
@@ -27,11 +27,11 @@ GR_HOST_DEVICE int gr_matrix_has_packs(const gr_matrix *of, size_t element_bytes
     return of->column_step == 1 && ((uintptr_t)of->base / element_bytes | steps) % count == 0;
 }
 
-/* Dimensions that cannot be merged and have two entries each: of 2^32 elements. */
+/* The most dimensions that cannot be merged: with two entries each, 2^32 elements. */
 enum { GR_LAYOUT_DIMS = 32 };
 
 /* A dimension: its size, and the bytes from one entry to the next in the array, in the mask and
- * among the sums. Dimensions that are added up have no steps among the sums. */
+ * among the sums. Reduced dimensions have no steps among the sums. */
 typedef struct {
     uint64_t size;
     int64_t in, mask, out;
@@ -41,7 +41,7 @@ typedef struct {
     const void *base;
     const uint8_t *mask; /* NULL: all elements are added */
     int load;            /* a gr_load, or GR_ELEMENTS_I64 */
-    gr_term term;        /* what is added; of products, `mask` is the other array */
+    gr_term term;        /* what is added up; for products, `mask` is the other array */
     gr_ranges ranges;
     int kept, reduced;                 /* how many dimensions */
     gr_layout_dim dim[GR_LAYOUT_DIMS]; /* those that are kept, then those that are added up; each
@@ -58,29 +58,29 @@ typedef struct {
     double ddof, n, mean;
 } gr_made;
 
-/* Of each result that is made: n, or offsets whose differences are n, and the mean; or NULL, if
- * these are the same for all. Number k is of the result at results + k apart. */
+/* Numbers per result that differ: n, or offsets whose differences are n, and the mean; NULL if all
+ * results share them. Number k belongs to the result at results + k apart. */
 typedef struct {
     const int64_t *counts, *offsets;
     const double *means;
     const void *results;
     int64_t apart;
-    int64_t least; /* a result of fewer elements is a nan */
+    int64_t least; /* results with fewer elements are nan */
 } gr_made_numbers;
 
-/* Where sums are stored, and how. To each sum its initial number is added first. */
+/* Where and how sums are stored. The initial number is added to each sum first. */
 typedef struct {
     void *base;
-    int is_partial;      /* what follows is for the sums themselves, not for sums of shares */
-    gr_load type;        /* that a sum is converted to */
+    int is_partial;      /* these are partial sums of shares: what follows does not apply */
+    gr_load type;        /* type that sums are converted to */
     unsigned bytes;      /* of a stored sum */
-    int is_native;       /* the type is the accumulator's */
-    unsigned parts;      /* 2 for complex sums, whose real and imaginary parts take turns; else 1 */
+    int is_native;       /* `type` is the accumulator's type */
+    unsigned parts;      /* 2 for complex sums, whose real and imaginary parts alternate; else 1 */
     gr_value initial[2]; /* one per part; float64 for sums that prove their rounding */
-    int has_initial;     /* of such sums: whether an initial number is not 0 */
-    double additions;    /* of such sums: the most of them that one sum may take, with rounding */
-    unsigned *unproven;  /* of such sums: a bit for each that is not proven */
-    unsigned *any_unproven; /* not 0 if there is a bit */
+    int has_initial;     /* sums that prove their rounding: an initial number is not 0 */
+    double additions;    /* the same: bound of the additions with rounding in one sum */
+    unsigned *unproven;  /* the same: a bit for each unproven sum */
+    unsigned *any_unproven; /* nonzero if any such bit is set */
     int as_digits;          /* a sum is stored as words (exact/words.h), not rounded; .. */
     uint64_t count;         /* .. the number of elements of each sum along axes, .. */
     const uint64_t *counts; /* .. and of each segment */

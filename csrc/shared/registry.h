@@ -112,8 +112,8 @@ const gr_strategy *gr_strategy_at(int index);
 /* Returns the index of a line of strategies.def, or -1: builds of mutants lack most lines. */
 int gr_strategy_named(const char *name);
 
-/* Adds a strategy behind those of strategies.def. Returns its index, or -1 if there is no room. The
- * caller serializes calls, and keeps the strategy's texts. */
+/* Adds a strategy after those of the tables. Returns its index, or -1 if there is no room. The
+ * caller serializes calls, and keeps the strategy's strings alive. */
 enum { GR_MAX_ADDED_STRATEGIES = 1024 };
 int gr_add_strategy(const gr_strategy *strategy);
 int gr_is_added_strategy(int index);

@@ -9,8 +9,8 @@
 enum {
     GR_RUNNING_BLOCK = 128,
     GR_RUNNING_STRETCH = 256,
-    GR_RUNNING_GROUPS = 16,                     /* of a stretch, if tiles make groups */
-    GR_RUNNING_SUMS = 2 * GR_RUNNING_BLOCK + 32 /* that a block keeps in shared memory */
+    GR_RUNNING_GROUPS = 16,                     /* groups per stretch, if tiles form groups */
+    GR_RUNNING_SUMS = 2 * GR_RUNNING_BLOCK + 32 /* sums in a block's shared memory */
 };
 
 /* `outer` times `columns` lines of `n` elements. Steps between elements are in elements, and steps
@@ -26,12 +26,12 @@ typedef struct {
     int64_t step, column_step, outer_step;
     int64_t to_step, to_column_step, to_outer_step;
     uint64_t period, tiles, strips;
-    uint64_t walk;                     /* elements that a thread of running_again adds up */
+    uint64_t walk;                     /* elements that a thread of running_again sums */
     unsigned items, in_tile;           /* the latter: GR_RUNNING_BLOCK times `items` */
     unsigned width, log_width, across; /* the last: strips of the columns of one `outer` */
     unsigned turns;                    /* 0: lines are not short */
     unsigned groups;                   /* GR_RUNNING_GROUPS, or 0 */
-    int looks_back;                    /* a tile's sums go on in the next one */
+    int looks_back;                    /* a tile needs the sum of the tiles before it */
     int has_zero;                      /* a 0 is stored before the first entry */
 } gr_running_lines;
 
@@ -40,7 +40,7 @@ typedef struct {
 typedef struct {
     unsigned *ticket;
     void *sums, *group_sums, *up_to; /* of tiles, of groups, and up to the ends of stretches */
-    unsigned *any_again, *again;     /* tiles with an entry that is not proven */
+    unsigned *any_again, *again;     /* whether any tile has an unproven entry, and which tiles */
     int64_t *digits; /* GR_EXACT_WORDS for each sum of a walk, if a line has more than one */
 } gr_running_memory;
 

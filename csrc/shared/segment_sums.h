@@ -27,38 +27,38 @@ typedef struct {
 enum {
     GR_HOT_IDS = 512,         /* ids that a sample finds often */
     GR_HOT_SLOTS = 2048,      /* of the table that finds them, in each block's shared memory */
-    GR_HOT_COPIES = 2,        /* of each of their sums */
+    GR_HOT_COPIES = 2,        /* copies of each of their sums */
     GR_SAMPLED_IDS = 4096,    /* ids in the sample */
-    GR_SPARE_BITS = 8,        /* of words, at least, for values below those of a sample */
-    GR_SAMPLE_SLOTS = 8192,   /* of its hash table */
-    GR_CHECKED_BITS = 57,     /* of an element, at most, in a word that is checked */
-    GR_OVERLAPPING = 4,       /* words of a sum that overlap, at most */
-    GR_STRIP_ROWS = 256,      /* that a warp of segment_runs adds up at once */
+    GR_SPARE_BITS = 8,        /* least bits of words for values below those of the sample */
+    GR_SAMPLE_SLOTS = 8192,   /* slots of the sample's hash table */
+    GR_CHECKED_BITS = 57,     /* most bits of an element in a checked word */
+    GR_OVERLAPPING = 4,       /* most overlapping words of a sum */
+    GR_STRIP_ROWS = 256,      /* rows that a warp of segment_runs sums at once */
     GR_SEGMENT_THREADS = 1024 /* per block of the kernels with sums in shared memory */
 };
 
 /* The words of a sum. */
 typedef struct {
-    int low;           /* the exponent of the lowest word's unit, from the least subnormal's */
+    int low;           /* exponent of the lowest word's unit, counted from the least subnormal's */
     unsigned width;    /* bits per word; the topmost word may have more */
-    unsigned words;    /* per sum, without the one for flags */
+    unsigned words;    /* words per sum, without the flags' one */
     unsigned flags;    /* 1: a further word has the flags of inf and nan */
     int checked;       /* additions to the topmost word are checked for overflow */
-    int overlaps;      /* an element is added to one word, of which it may need more than `width` */
-    unsigned room;     /* the elements' bits lie from `low` on within so many */
+    int overlaps;      /* an element goes whole to one word, even if longer than `width` */
+    unsigned room;     /* all bits of elements lie in this many bits from `low` on */
     uint64_t per_pass; /* segments of a pass */
-    uint64_t sum_step, word_step; /* from a sum's words to the next sum's, and to its next word */
+    uint64_t sum_step, word_step; /* words from one sum to the next, and between words of a sum */
 } gr_word_plan;
 
-/* The exponents of some values: all that are finite are below 2^high and multiples of 2^~low,
- * counted from the least subnormal's exponent. All zero before any are known. */
+/* The exponents of some values: finite values are below 2^high and multiples of 2^~low, where
+ * exponents count from that of the least subnormal. All zero before any are known. */
 typedef struct {
     unsigned high, low;
     unsigned specials; /* whether there is an inf or nan */
 } gr_extremes;
 
-/* What kernels find out about the ids and values. All zero at first. Places are stored as
- * complements, so that the first one is the maximum. */
+/* What kernels find out about ids and values. All zero at first. Places are stored as complements,
+ * so that the maximum is the first place. */
 typedef struct {
     uint64_t bad;           /* ~place of the first id or offset that is out of range */
     uint64_t unsorted;      /* ~place of the first id below the one before it */
@@ -68,11 +68,11 @@ typedef struct {
     unsigned any_unproven;  /* as in gr_sums */
     unsigned long_segments; /* entries of `longs` */
     uint64_t tasks;
-    uint64_t largest; /* id, with the sign bit flipped */
-    unsigned places;  /* that segment_claim has given away */
+    uint64_t largest; /* the largest id, with its sign bit flipped */
+    unsigned places;  /* places that segment_claim has assigned */
     unsigned hot;
     uint64_t hot_id[GR_HOT_IDS];
-    gr_word_plan plan; /* of the attempt: written by segment_clear */
+    gr_word_plan plan; /* the attempt's plan, written by segment_clear */
 } gr_segment_state;
 
 /* A part of a long segment, which a block adds up. */
@@ -80,7 +80,7 @@ typedef struct {
     uint64_t segment, begin, end; /* rows */
 } gr_segment_task;
 
-/* A long segment, and its tasks. */
+/* A long segment and its tasks. */
 typedef struct {
     uint64_t segment, first, count;
 } gr_long_segment;
@@ -89,7 +89,7 @@ typedef struct {
     gr_rows values, out;
     gr_index index; /* ids, or the caller's offsets */
     uint64_t rows, columns, segments;
-    gr_sums sums; /* all but `base` */
+    gr_sums sums; /* without `base` */
     gr_segment_state *state;
     int by_offsets;        /* `index` has offsets */
     int in_place;          /* rows are added to what `out` holds; other sums are left alone */
@@ -98,35 +98,35 @@ typedef struct {
     int try_sorted;        /* if the ids are sorted, segment_rows adds up */
     uint64_t *offsets;     /* of sorted ids: written by segment_bounds */
     unsigned *order;       /* the numbers of the rows, segment by segment; NULL: not in use */
-    unsigned *counts;      /* of each segment's rows */
-    unsigned *places;      /* of each row, among the rows of its segment */
-    unsigned *ends;        /* where its rows end in `order` */
+    unsigned *counts;      /* rows of each segment */
+    unsigned *places;      /* each row's place among the rows of its segment */
+    unsigned *ends;        /* end of each segment's rows in `order` */
     int orders_in_shared;  /* blocks count rows in shared memory first */
-    char *staged;          /* the sums of segment_runs, one after another; NULL: it does not run */
-    uint64_t *words;       /* of `room` sums' words */
+    char *staged;          /* sums of segment_runs, contiguous; NULL: it is not launched */
+    uint64_t *words;       /* `room` words of sums */
     uint64_t room;         /* words */
     uint64_t cached_words; /* words that stay in the L2 cache */
-    uint64_t shared_words; /* that fit into a block's shared memory; 0: none are kept there */
+    uint64_t shared_words; /* words that fit a block's shared memory; 0: none are kept there */
     int load;              /* a gr_load: the values' type */
-    unsigned sampled;      /* a sample has one of so many parts of the values; 1: there is none */
+    unsigned sampled;      /* the sample has 1 of this many parts of the values; 1: no sample */
     int in_sample;         /* segment_range reads the sample */
     unsigned width;        /* of a word: gr_word_width() */
     unsigned overlap;      /* the width of words that overlap: gr_overlap_width(); 0: none do */
     int attempt;           /* 0: with a checked word where that saves one; 1: without, if a word of
                               attempt 0 overflowed; 2: without, in place of both */
-    unsigned pass, passes; /* which range of segments, and of how many at most */
-    unsigned lanes;        /* of segment_rows, per segment */
+    unsigned pass, passes; /* the number of this range of segments, and how many there may be */
+    unsigned lanes;        /* lanes per segment, in segment_rows */
     uint64_t long_rows;    /* longer segments are cut into tasks */
-    uint64_t task_rows;    /* of a task, or of a warp of segment_runs */
+    uint64_t task_rows;    /* rows of a task, or of a warp of segment_runs */
     gr_segment_task *task; /* of segment_runs: two per warp, of which only `segment` is in use */
     gr_long_segment *longs;
     uint64_t task_room, long_room; /* entries of both */
     void *partial;                 /* the tasks' sums */
 } gr_segment_job;
 
-/* Overflow is impossible. With `rows` elements and width = 63 - ceil(log2(rows)), each element adds
- * less than 2^width to a word in size, so a word stays below rows 2^width <= 2^63 in size, in any
- * order of additions, and for any part of the elements. */
+/* The bits per word for which overflow is impossible. With width = 63 - ceil(log2(rows)), each
+ * element adds less than 2^width in size to a word, so any sum of elements in a word stays below
+ * rows 2^width <= 2^63. */
 static inline unsigned gr_word_width(uint64_t rows)
 {
     unsigned width = 62;
@@ -135,10 +135,10 @@ static inline unsigned gr_word_width(uint64_t rows)
     return width;
 }
 
-/* An element of up to `bits` bits touches ceil(bits / width) words. Where one word less would hold
- * the elements, if not all sums of them, the first attempt takes that one less. It then checks each
- * addition to the topmost word, and if one overflows, the second attempt adds up again. An element
- * adds less than 2^57 to a checked word, so the sum of a warp's 32 elements does not overflow. */
+/* An element of `bits` bits touches ceil(bits / width) words. If one word less holds each element,
+ * though not every sum, the first attempt uses one less and checks each addition to the topmost
+ * word. If one overflows, the second attempt adds everything again. An element adds less than 2^57
+ * to a checked word, so the sum of a warp's 32 elements cannot overflow. */
 GR_HOST_DEVICE gr_word_plan gr_plan_words(unsigned high, unsigned low, unsigned specials,
                                           int is_float, int attempt, unsigned width)
 {
@@ -157,20 +157,20 @@ GR_HOST_DEVICE gr_word_plan gr_plan_words(unsigned high, unsigned low, unsigned 
     return plan;
 }
 
-/* Words that overlap are for elements of up to 24 bits. An element is added whole to one word: to
- * the one that has the element's lowest bit among its own `width` bits. So an element takes one
- * addition, which needs no check: overflow is impossible. Each element adds less than
- * 2^(width + 23) to a word in size, and this function's width makes rows 2^(width + 23) <= 2^63. */
+/* The width of overlapping words, for elements of up to 24 bits. Each element is added whole to one
+ * word: the one whose own `width` bits include the element's lowest bit. So an element takes one
+ * addition, and needs no check: it adds less than 2^(width + 23) in size, and this width makes rows
+ * 2^(width + 23) <= 2^63. */
 static inline unsigned gr_overlap_width(uint64_t rows)
 {
     unsigned width = gr_word_width(rows);
     return width > 30 ? width - 23 : 0;
 }
 
-/* Takes words that overlap where others would need several additions per element, or checks. Most
- * elements are added to the word of the largest: the first words of all sums lie one after another,
- * then the second ones, so that few cache lines are in use. Elements of very different sizes would
- * need too many words. */
+/* Chooses overlapping words where other words would need several additions per element, or checks.
+ * Most elements go to the word of the largest ones: the first words of all sums are adjacent, then
+ * the second ones, so few cache lines are in use. Elements of very different sizes would need too
+ * many words. */
 GR_HOST_DEVICE void gr_let_overlap(gr_word_plan *plan, const gr_segment_job *of, unsigned bits)
 {
     uint64_t sums = of->segments * of->columns;
@@ -189,8 +189,8 @@ GR_HOST_DEVICE void gr_let_overlap(gr_word_plan *plan, const gr_segment_job *of,
     plan->word_step = sums;
 }
 
-/* Returns the number of segments per pass. The words of a pass should stay in the L2 cache. The
- * passes that are launched must cover all segments, and the words must fit into the room. */
+/* Returns the number of segments per pass. A pass's words should stay in the L2 cache, must fit the
+ * room, and the launched passes must cover all segments. */
 GR_HOST_DEVICE uint64_t gr_segments_per_pass(const gr_segment_job *of, const gr_word_plan *plan)
 {
     uint64_t words = of->columns * (plan->words + plan->flags);

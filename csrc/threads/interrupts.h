@@ -25,7 +25,7 @@ void gr_watch_interrupts(gr_interrupts *watch);
 /* Returns this thread's watch; NULL if there is none. */
 const gr_interrupts *gr_current_watch(void);
 
-/* Whether a call was interrupted. Any thread may ask, for as long as the call lasts. */
+/* Whether a call was interrupted. Any thread may call this while the call lasts. */
 static inline bool gr_is_interrupted(const gr_interrupts *watch)
 {
     return watch != NULL && __atomic_load_n(&watch->interrupted, __ATOMIC_RELAXED);

@@ -53,7 +53,7 @@ class Case:
             found = f(*self.given)
         self.reference = results_of(found)
         if not self.reference:
-            raise TypeError(f"the function returned {found!r}, which has no arrays")
+            raise TypeError(f"the function returned {found!r}, which contains no arrays")
         self.axes = self._axes()
 
     def _axes(self) -> Axes:

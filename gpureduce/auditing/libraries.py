@@ -76,7 +76,7 @@ def _cupy_stream(cupy: Any, x: Any, f: Callable[..., Any], *arrays: Any) -> Any:
 
 def _torch_stream(torch: Any, x: Any, f: Callable[..., Any], *arrays: Any) -> Any:
     if not x.is_cuda:
-        raise NotApplicable("the arrays lie in host memory")
+        raise NotApplicable("the arrays are in host memory")
     with torch.cuda.device(x.device):
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
@@ -109,7 +109,7 @@ def _torch_compiled(torch: Any, x: Any, f: Callable[..., Any], *arrays: Any) -> 
 
 def _torch_device(torch: Any, x: Any, f: Callable[..., Any], *arrays: Any) -> Any:
     if not torch.cuda.is_available():
-        raise NotApplicable("PyTorch sees no card")
+        raise NotApplicable("PyTorch finds no GPU")
     other = "cpu" if x.is_cuda else "cuda"
     return f(*(one.to(other) for one in arrays))
 
@@ -119,7 +119,7 @@ def _jax_device(jax: Any, x: Any, f: Callable[..., Any], *arrays: Any) -> Any:
     try:
         other = jax.devices("gpu" if now == "cpu" else "cpu")[0]
     except RuntimeError:
-        raise NotApplicable("JAX sees no card") from None
+        raise NotApplicable("JAX finds no GPU") from None
     return f(*jax.device_put(arrays, other))
 
 

@@ -165,7 +165,7 @@ def _kernels(given: Input, part: Part) -> Iterator[Contender]:
     rows = [row for row in every if not (apart and arrays.on_processors(row))]
     if every and not rows:
         listed = ", ".join(row.name for row in every)
-        raise ValueError(f"{listed} launches nothing that could be measured apart")
+        raise ValueError(f"measure='apart' times kernels one by one, and {listed} launches none")
     for row in rows:
         for block, grid in part.launches() if arrays.launches(row) else [(None, None)]:
             yield arrays.kernel(given, row, block, grid, apart=apart)
@@ -271,7 +271,7 @@ class Maker:
         """The contenders of one dtype and size."""
         conversion = convert(named(dtype), self.accumulate)
         if conversion.cast is not None:
-            raise TypeError(f"{dtype} cannot be added up in {self.accumulate} without a cast")
+            raise TypeError(f"{dtype} cannot be summed in {self.accumulate} without a cast")
         if conversion.is_complex and part.measure != "host":
             raise TypeError(f"{dtype} can be measured as host arrays only: measure=['host']")
         nbytes = n * named(dtype).itemsize

@@ -124,7 +124,7 @@ def _wrongly(text: str, lost: set[str]) -> str:
 def new(name: str, like: Assignment) -> dict[str, str]:
     """The files of an assignment that begins as a copy, with the kernel named as its folder."""
     if not re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII):
-        raise ValueError(f"the folder's name is the kernel's: letters, digits and _, not {name!r}")
+        raise ValueError(f"a folder's name is also the kernel's: letters, digits, _; not {name!r}")
     kernel, title = re.compile(rf"\b{like.kernel}\b"), name.replace("_", " ").capitalize()
     files = {path: kernel.sub(name, text) for path, text in like.files.items()}
     spec = re.sub(r"(?m)^title = .*", f'title = "{title}"', files["spec.toml"], count=1)

@@ -116,7 +116,7 @@ def gradescope(one: Assignment, facts: dict[str, Any]) -> Files:
 def github(one: Assignment, facts: dict[str, Any]) -> Files:
     """A template repository of GitHub Classroom, whose workflow grades each push."""
     if odd := [row.points for row in one.checked.rules if not row.points.is_integer()]:
-        raise ValueError(f"GitHub Classroom takes whole points, not {decimal(odd[0])}")
+        raise ValueError(f"GitHub Classroom takes only whole points, not {decimal(odd[0])}")
     steps = [f"rule-{i}" for i in range(1, len(one.checked.rules) + 1)]
     results = [f'          {step.upper()}_RESULTS: "${{{{steps.{step}.outputs.result}}}}"\n'
                for step in steps]  # fmt: skip
@@ -137,7 +137,7 @@ def export(one: Assignment, system: str, seed: int) -> Files:
     """The files of a bundle by their path, and a README.md that says what goes where."""
     if not re.fullmatch(r"[\w-]+", one.name, re.ASCII):
         raise ValueError(
-            f"files are named as the folder: letters, digits, _ and -, not {one.name!r}"
+            f"files are named after the folder: letters, digits, _ and -, not {one.name!r}"
         )
     facts = _facts(one, seed)
     return {**SYSTEMS[system](one, facts), "README.md": _filled(f"{system}.md", facts)}

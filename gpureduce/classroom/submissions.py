@@ -139,9 +139,9 @@ def read(path: Path, name: str, limits: Limits | None = None) -> Kernel:
     """The kernel of a submission. Raises an OSError, or a ValueError that says what is wrong."""
     most, size = _NOTEBOOK_BYTES if _ending(path) == ".ipynb" else _MOST_BYTES, path.lstat().st_size
     if not _is_plain(path):
-        raise KernelError(f"{path.name} is no file")
+        raise KernelError(f"{path.name} is not a file")
     if size > most:
-        raise KernelError(f"it has {size_text(size)}, and may have {size_text(most)}")
+        raise KernelError(f"the file has {size_text(size)}; at most {size_text(most)} are allowed")
     try:
         text = text_files.read(path)
     except ValueError as error:
@@ -180,7 +180,7 @@ def _string(text: str, name: str) -> str:
     try:
         nodes = [*ast.walk(ast.parse(text))]
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise KernelError(f"it is no Python: {error}") from None
+        raise KernelError(f"it is not valid Python: {error}") from None
     found: dict[str, str] = {}
     for node in nodes:
         value = node.value if isinstance(node, ast.Constant) else None

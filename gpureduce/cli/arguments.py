@@ -79,7 +79,7 @@ class Parser(argparse.ArgumentParser):
         """Ends the program because of words that no option or argument takes."""
         option = next((word.partition("=")[0] for word in extra if word.startswith("-")), "")
         if not option:
-            self.error(f"there is no place for the argument {shown(extra[0])}")
+            self.error(f"unexpected argument {shown(extra[0])}")
         known = [name for action in self._actions for name in action.option_strings]
         like = nearest(option, known)
         said = f"{self.prog.split()[-1]} has no option {shown(option)}"

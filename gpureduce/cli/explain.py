@@ -59,7 +59,7 @@ def _shape(text: str) -> tuple[int, int]:
         return int(rows), int(columns)
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"a shape is rows and columns as in 4096x64, not {text!r}"
+            f"a shape is rows x columns, such as 4096x64, not {text!r}"
         ) from None
 
 

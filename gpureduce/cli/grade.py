@@ -84,7 +84,7 @@ def _grade_one(arguments: argparse.Namespace, wanted: Spec) -> Grade:
 def _grade_class(arguments: argparse.Namespace) -> None:
     folder, spec = Path(arguments.file), Path(arguments.spec)
     if not folder.is_dir():
-        raise NotADirectoryError(f"{folder} is no folder of submissions")
+        raise NotADirectoryError(f"{folder} is not a folder of submissions")
     wanted, jobs = checked(spec), whole("--jobs", arguments.jobs, 1, 64)
     seed, seconds = whole("seed", arguments.seed, 0, 2**64 - 1), Limits(arguments.limit).seconds
     task = Task(plain(dict(given(spec))), seed, seconds)
@@ -130,9 +130,9 @@ def _targets(
     table_file = target(arguments.csv, "--csv", ".csv", report.CSV_HEAD)
     page = target(arguments.html, "--html", ".html")
     if page and page.exists() and not page.is_file():
-        raise ValueError(f"--html names a file, and a folder is written beside it, not {page}")
+        raise ValueError(f"--html takes a file's name, and {page} is no file")
     if page and page.resolve().parent == Path(arguments.file).resolve():
-        raise ValueError("--html writes a folder, too: name a file beside the submissions' folder")
+        raise ValueError("--html writes a folder, too: name a file outside the submissions' folder")
     files = [one for one in (table_file, page) if one and (one.is_file() or not one.exists())]
     journal = files[0].with_name(f"{files[0].stem}.results.jsonl") if files else None
     target(str(journal) if journal else None, "the file of results", ".jsonl", HEAD)

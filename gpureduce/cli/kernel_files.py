@@ -30,7 +30,7 @@ def file_and_name(text: str, name: str | None = None) -> tuple[str, str | None]:
     if not behind or not kernel_paths([file]):
         return text, name
     if name not in (None, behind):
-        raise ValueError(f"{text} names {behind}, and --name {name}: name one kernel")
+        raise ValueError(f"{text} names {behind}, and --name {name}: give only one of the two")
     return file, behind
 
 

@@ -36,10 +36,10 @@ def command(arguments: argparse.Namespace) -> None:
     """
     lecture, record = arguments.lecture, arguments.record
     if not lecture:
-        raise ValueError("--record goes with --lecture NAME, or --lecture all and a folder")
+        raise ValueError("--record needs --lecture NAME, or --lecture all and a folder")
     names = list(EXPERIMENTS) if lecture == "all" else [find(lecture).name]
     if record and record.endswith(".json") and len(names) > 1:
-        raise ValueError(f"all experiments need a folder to be recorded in, not {record}")
+        raise ValueError(f"--lecture all records into a folder: pass a folder, not {record}")
     repeats = REPEATS if arguments.repeats is None else arguments.repeats
     device = devices.choose_device(arguments.device)
     recorded = names if record else []

@@ -101,7 +101,7 @@ def _show_sums(rows: list[dict[str, Any]]) -> None:
 
 def _command_sum(arguments: argparse.Namespace) -> None:
     if arguments.output is not None and len(arguments.strategy) > 1:
-        raise ValueError("--output takes the sums of one strategy: name one")
+        raise ValueError("--output writes the sums of one strategy: name exactly one")
     target = npy_files.target(arguments, arguments.file)
     rows = [_sum_row(arguments, name) for name in arguments.strategy]
     if target:

@@ -27,7 +27,7 @@ def _check_header(path: str) -> None:
     with open(path, "rb") as file:
         version = np.lib.format.read_magic(file)
         if version not in readers:
-            raise ValueError(f"its format is {version[0]}.{version[1]}, and 1.0 to 3.0 are known")
+            raise ValueError(f"its version is {version[0]}.{version[1]}, not from 1.0 to 3.0")
         shape, _, dtype = readers[version](file)
     if dtype.itemsize == 0:
         raise ValueError(f"its header says {dtype.str!r} and the shape {shape}")
@@ -38,16 +38,15 @@ def load(path: str) -> Any:
     if not path.endswith(".npy"):
         raise FileError(f"{path}: only .npy files can be read")
     if stat.S_ISFIFO(os.stat(path).st_mode):
-        raise FileError(f"{path} is a pipe: write the array to a file, which is mapped into memory")
+        raise FileError(f"{path} is a pipe: write the array to a file, which can be mapped")
     with open(path, "rb") as file:
         start = file.read(len(_NPY))
     if start.startswith(_ZIP):
         raise FileError(
-            f"{path} is no whole .npy file: it is an archive, as numpy.savez writes; write one "
-            "array by numpy.save"
+            f"{path} is an archive, as numpy.savez writes it: write one array with numpy.save"
         )
     if start != _NPY:
-        raise FileError(f"{path} is no whole .npy file: it does not begin as numpy.save begins one")
+        raise FileError(f"{path} is not a .npy file: its first bytes are not those of one")
     try:
         _check_header(path)
         # NumPy's sizes wrap around before it refuses them.
@@ -58,7 +57,7 @@ def load(path: str) -> Any:
         reason = " ".join(str(error).split())
         if "Python objects" in reason:
             reason = "its elements are Python objects, not numbers"
-        raise FileError(f"{path} is no whole .npy file: {reason}") from error
+        raise FileError(f"{path} is not a complete .npy file: {reason}") from error
     return array
 
 

@@ -15,7 +15,7 @@ from gpureduce.emulator.replay import replay
 def _run(arguments: argparse.Namespace) -> None:
     page = target(arguments, "output", "replay", arguments.strategy, arguments.beside)
     if arguments.open and not page:
-        raise ValueError("--open shows the page that --output names")
+        raise ValueError("--open shows the page that --output writes: add --output FILE")
     shown = replay(
         strategy_or_kernel(arguments.strategy), arguments.n, block=arguments.block,
         grid=arguments.grid, dtype=arguments.dtype, schedule=arguments.schedule,

@@ -20,12 +20,12 @@ _NAME_OF = {DTYPES[name].load: name for name in _FLOATS}
 
 
 _VALUES = (np.nan, np.inf, -np.inf)
-_NONE: Any = np.zeros((2, len(_VALUES)), np.int64)  # of the parts, the numbers of these values
-_LOCK = threading.RLock()  # for the few sums that have some
+_NONE: Any = np.zeros((2, len(_VALUES)), np.int64)  # for each part, the counts of these values
+_LOCK = threading.RLock()  # guards sums with infinities or nans
 
 
 def _renew_lock() -> None:
-    """In a child process: a thread of the parent may have held the lock."""
+    """Makes a new lock in a child process: a thread of the parent may have held the old one."""
     global _LOCK
     _LOCK = threading.RLock()
 
@@ -34,7 +34,7 @@ os.register_at_fork(after_in_child=_renew_lock)
 
 
 def _summed(dtype: np.dtype[Any], host: Array) -> tuple[_host.Exact, Any]:
-    """The sum of the finite elements, and how many others there are."""
+    """The sum of the finite elements, and the counts of infinities and nans."""
     total = exact.new(dtype)
     exact.feed(total, host)
     if not total.flags:
@@ -51,7 +51,7 @@ def _summed(dtype: np.dtype[Any], host: Array) -> tuple[_host.Exact, Any]:
 
 
 def _restored(data: bytes, specials: list[list[int]]) -> Accumulator:
-    """Of a pickle: an accumulator of elements of which some were not finite."""
+    """Unpickles an accumulator that has infinities or nans."""
     made = Accumulator.from_bytes(data)
     made._specials = np.array(specials, np.int64).reshape(_NONE.shape)
     return made
@@ -88,8 +88,8 @@ class Accumulator:
         named = dtypes.named(dtype).newbyteorder("=")
         if not dtypes.is_float(named):
             raise TypeError(
-                f"an accumulator is of {', '.join((*_FLOATS, *COMPLEX))}, not {named}; integers "
-                "never round: numpy.sum will do"
+                f"an accumulator's dtype is one of {', '.join((*_FLOATS, *COMPLEX))}, not {named}; "
+                "sums of integers are exact without one: use numpy.sum"
             )
         self._dtype = named
         self._total = exact.new(named)
@@ -115,7 +115,7 @@ class Accumulator:
         added up by the processors, whatever `device` says.
         """
         if isinstance(array, Accumulator):
-            raise TypeError("add takes an array; another accumulator is added by +=")
+            raise TypeError("add takes an array: to add another accumulator, write acc += other")
         if isinstance(array, np.ndarray):
             devices.check_device(device)
         elif self._add_on_gpu(array, stream, device):
@@ -146,7 +146,7 @@ class Accumulator:
         return self
 
     def _take(self, total: _host.Exact, specials: Any, *, away: bool = False) -> None:
-        """Adds sums and numbers of specials, or takes them away."""
+        """Adds or subtracts a sum, and its counts of infinities and nans."""
         if specials is _NONE:
             self._total.merge(total, away)
             return
@@ -154,8 +154,8 @@ class Accumulator:
             counts = self._specials - specials if away else self._specials + specials
             if (counts < 0).any():
                 if not away:
-                    raise OverflowError("a sum is of less than 2^63 infinities and nans")
-                raise ValueError("infinities and nans can be taken away only if they were added")
+                    raise OverflowError("an accumulator counts fewer than 2^63 infinities and nans")
+                raise ValueError("infinities and nans can be subtracted only if they were added")
             self._total.merge(total, away)
             self._specials = counts if counts.any() else _NONE
 
@@ -173,7 +173,7 @@ class Accumulator:
 
     def _check(self, kind: str) -> None:
         if kind == "c" and self._dtype.kind != "c":
-            raise TypeError(f"a sum of {self._dtype} has no place for imaginary parts")
+            raise TypeError(f"an accumulator of {self._dtype} cannot add complex numbers")
 
     def _add_on_gpu(self, array: object, stream: object, device: str | None) -> bool:
         module = gpu_arrays.module_for(device)

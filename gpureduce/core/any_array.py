@@ -48,8 +48,8 @@ def add(
     several = devices.several(call.device)
     if several and how is not None:
         raise ValueError(
-            "device must name one device with axis, initial, where or out; gpureduce.sum_parts "
-            "adds up slices of an array along axes on several devices"
+            "with axis, initial, where or out, a sum runs on one device: pass one device; "
+            "gpureduce.sum_parts sums slices of an array along axes on several devices"
         )
     if several:
         call = placed_on_several(call, arr, several)
@@ -63,8 +63,8 @@ def add(
     array = arrays.as_array(arr)
     if result == "device":
         raise ValueError(
-            "result='device' leaves the sum of an array on a GPU there; this array is in host "
-            "memory, and so is its sum: leave result out"
+            "result='device' is only for arrays on a GPU, and this array is in host memory: leave "
+            "result out"
         )
     if call.stream is not None:
         raise ValueError("stream is for arrays on a GPU; this one is in host memory")

@@ -42,8 +42,8 @@ def viewed(arr: object, cure: str = "") -> Array:
     device = load("core.host_dlpack").device_type(arr)
     if lies_on_a_gpu(arr):
         raise TypeError(
-            f"{type(arr).__name__} lies on a GPU, where host strategies and a gpureduce without "
-            "CUDA cannot read it, and it is not copied silently: pass a host copy"
+            f"{type(arr).__name__} is on a GPU, and this call reads host memory (a CPU strategy, "
+            "or no CUDA build): pass a host copy, which gpureduce never makes silently"
         )
     if device is not None:
         return _host_array(arr)
@@ -81,7 +81,7 @@ def _booleans(array: Array) -> Array:
 
 
 def without_elements(arr: object) -> str | None:
-    """Why the elements of a PyTorch tensor cannot be read, and the argument to pass instead."""
+    """Why a PyTorch tensor has no readable elements, and what to pass instead."""
     if str(getattr(arr, "layout", "")).startswith("torch.sparse"):
         return "is sparse: pass its values(), or tensor.to_dense()"
     if getattr(arr, "is_meta", False) is True:

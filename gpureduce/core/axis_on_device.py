@@ -49,9 +49,8 @@ def check_strategy(strategy: registry.Strategy, *others: str) -> None:
         able = [s.name for s in registry.strategies(internal=True) if s.kind == "axis"]
         where = "" if others else " of an array on a GPU"
         raise ValueError(
-            f"{strategy.name} makes no sums along an axis{where}, and takes no initial, where or "
-            "out; "
-            f"{', '.join(('auto', 'exact', 'fast', *others, *able))} do"
+            f"{strategy.name} cannot sum along an axis or take initial, where or out{where}: use "
+            f"one of {', '.join(('auto', 'exact', 'fast', *others, *able))}"
         )
 
 
@@ -59,7 +58,7 @@ def _along(
     strategy: registry.Strategy, axes: tuple[int, ...], keepdims: object, block: int, grid: int,
     as_digits: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
-    """What C's request says of the axes. Sums of integers are exact however they are made."""
+    """The part of C's request that describes the axes and the launch."""
     how: dict[str, Any] = {"axes": groups.bits(axes)}
     if keepdims:
         how["keepdims"] = True
@@ -73,7 +72,7 @@ def _along(
 
 
 def _name(strategy: registry.Strategy, exactly: bool, ran: int, launches: int) -> str:
-    """The strategy for a timing: the kernel that `fast` chose, or what was asked for."""
+    """The strategy for a timing: the named one, or the kernel that `fast` chose."""
     if strategy.kind == "axis" or not launches:
         return strategy.name
     return "exact" if exactly else registry.name_at(ran)
@@ -83,9 +82,9 @@ def _sums_in_memory(
     shape: tuple[int, ...], steps: tuple[int, ...], axes: tuple[int, ...], keepdims: object,
     transpose: device_results.Transpose,
 ) -> tuple[tuple[int, ...], Callable[[Any], Any] | None]:  # fmt: skip
-    """The shape to make the sums in, and what then gives them the shape of the result.
+    """The shape to allocate for the sums, and a function that gives them the result's shape.
 
-    Their order in memory is that of the array's axes that stay.
+    In memory, the sums are in the order of the array's kept axes.
     """
     kept = [i for i in range(len(steps)) if i not in axes]
     order = sorted(kept, key=lambda i: -abs(steps[i]))
@@ -127,7 +126,7 @@ class _Known(NamedTuple):
     """How arrays of one description are added up, and what their sums are."""
 
     make: device_results.Make
-    beside: Callable[[str], device_results.Make]  # arrays of a dtype that lie as the sums do
+    beside: Callable[[str], device_results.Make]  # makes arrays of a dtype, laid out as the sums
     shape: tuple[int, ...]
     dtype: str
     request: object  # for C
@@ -255,7 +254,7 @@ class _Plan:
         if self.as_digits:
             first, arrange, name = (*sums, digits.numbers_of(kind)), None, "int64"
 
-        device = view.device  # what is known holds no view, which would hold its array
+        device = view.device  # _Known keeps no view, which would keep its array alive
 
         def beside(dtype: str) -> device_results.Make:
             made = self.library.maker(first, dtype, device)
@@ -268,38 +267,38 @@ class _Plan:
 
 
 def _joins_parts(made: Made | None, kind: str) -> bool:
-    """Whether it is a norm of complex numbers, which is real."""
+    """Whether both parts join in one real result: a norm of complex numbers."""
     return made is not None and kind == "c" and (made.kind, made.term) == (RATIO, SQUARE)
 
 
 def checked_dtype(made: Made, kind: str, nbytes: int, dtype: Any) -> Any:
-    """The dtype of what is made of such elements. Raises if there is no such result."""
+    """The dtype of a result of such elements. Raises if it is not supported."""
     if kind == "c" and made.term != ELEMENT and not _joins_parts(made, kind):
         raise TypeError(
-            "on a GPU, exact variances and products are made of real numbers: take them of the "
+            "on a GPU, exact variances and products take real arrays only: compute them from the "
             "real and imaginary parts"
         )
     if kind in "iu" and (nbytes > 4 or made.term == PRODUCT):
         what = "products" if made.term == PRODUCT else "means"
         raise TypeError(
-            f"on a GPU, exact {what} are not made of {gpu_arrays.source(kind, nbytes)}: convert "
-            "the array there first, to float64, which holds integers up to 2^53"
+            f"on a GPU, exact {what} do not take {gpu_arrays.source(kind, nbytes)}: convert the "
+            "array to float64 first, which holds integers up to 2^53 exactly"
         )
     return "float64" if dtype is None and kind in "biu" else dtype
 
 
 def numbers_in(arr: Any, where: Any = True) -> Any:
-    """A mask of the elements that are no nan, and that another mask selects: on the same GPU."""
+    """A mask, on the same GPU, of the elements that are not nan and that another mask selects."""
     mask = compared(arr, arr == arr)
     return mask if where is True else mask & _mask(where, tuple(arr.shape))
 
 
 def compared(arr: Any, mask: Any) -> Any:
-    """The mask, if the array's library has compared element by element."""
+    """Returns the mask. Raises if the array's library did not compare element by element."""
     if str(getattr(mask, "dtype", "")).rpartition(".")[2] != "bool":
         raise TypeError(
-            f"{type(arr).__name__} does not compare its elements, which nan functions and counts "
-            "on a GPU need: pass an array of CuPy, PyTorch or JAX"
+            f"nan functions and counts on a GPU compare the elements, which {type(arr).__name__} "
+            "cannot do: pass an array of CuPy, PyTorch or JAX"
         )
     return mask
 
@@ -314,8 +313,8 @@ def library_of(arr: Any) -> Any:
     found = device_results.namespace_of(type(arr))
     if found is None:
         raise TypeError(
-            f"{type(arr).__name__} is of a library whose functions are not known: pass an array "
-            "of CuPy, PyTorch or JAX"
+            f"{type(arr).__name__} belongs to a library that gpureduce does not know: pass an "
+            "array of CuPy, PyTorch or JAX"
         )
     return found
 
@@ -328,8 +327,8 @@ def spread_weights(weights: Any, shape: tuple[int, ...], axis: Any) -> Any:
     given = axes if axis is None else [i % len(shape) for i in np.atleast_1d(axis).tolist()]
     if not arrays.lies_on_a_gpu(weights) or own != tuple(shape[i] for i in given):
         raise ValueError(
-            f"weights must lie on the same GPU, in the array's shape, {shape}, or in that of the "
-            f"axes {tuple(given)}; these have {own}"
+            f"weights has the shape {own}: it must be on the same GPU and have the array's shape, "
+            f"{shape}, or the shape of the axes {tuple(given)}"
         )
     order = tuple(sorted(range(len(given)), key=given.__getitem__))
     if order != tuple(range(len(order))):
@@ -360,7 +359,7 @@ def broadcast(array: Any, shape: tuple[int, ...], name: str) -> Any:
     library = device_results.namespace_of(type(array))
     if library is None or device_results.root_of(type(array)) == "jaxlib":  # which would copy it
         raise ValueError(
-            f"{name} has the shape {tuple(own)}; of a {type(array).__name__} it must be {shape}"
+            f"{name} has the shape {tuple(own)}; as a {type(array).__name__} it must have {shape}"
         )
     try:
         return library.broadcast_to(array, shape)
@@ -382,7 +381,7 @@ def add_gpu(
     waits = how.axis is None and not how.keepdims and how.out is None and how.result == "host"
     view = gpu_arrays.ask(module.view, arr, stream, waits)
     if view is None:
-        raise TypeError(f"{type(arr).__name__} does not lie on a GPU")
+        raise TypeError(f"{type(arr).__name__} is not on a GPU")
     value, timing, known = plan.run(view, how.out, start, other, mean)
     if waits:
         return SumResult(_on_host(value, known.dtype), timing)
@@ -418,7 +417,7 @@ def _plan_for(
     like: type, strategy: str, dtype: Any, timing: bool, axis: int | None, keepdims: bool,
     made: Made | None,
 ) -> _Plan | None:  # fmt: skip
-    """The plan for arrays of a type; None if C cannot find the stream that they are worked on."""
+    """The plan for arrays of a type; None if C cannot find the stream that uses them."""
     module = gpu_arrays.module_for(None)
     known = device_results.root_of(like) in device_results.LIBRARIES
     if module is None or not known or not device_results.names_its_stream(like):
@@ -431,7 +430,7 @@ def made_gpu(
     arr: Any, made: Made, axis: Any, dtype: Any = None, out: Any = None, keepdims: Any = False,
     other: Any = None, device: str | None = None, where: Any = True, mean: Any = None,
 ) -> Any:  # fmt: skip
-    """What is made of the sums along axes of an array on a GPU: results on that GPU."""
+    """Means, variances or norms along axes of an array on a GPU, which stay on that GPU."""
     call = Arguments("exact", dtype, device=device, timing=False)
     how = Reduction(axis, keepdims, 0, where, out, "device")
     exact = strategy_of("exact")

@@ -355,18 +355,18 @@ def error_bound(result: SumResult, magnitude: float) -> float:
         raise ValueError("error_bound needs the timing: call sum without timing=False")
     if timing.integral:
         raise ValueError(
-            "the bound is for results of gpureduce.sum; an integral also rounds its samples, steps "
-            "or product: see the docstrings of trapezoid and integrate"
+            "error_bound covers results of gpureduce.sum only; an integral also rounds its "
+            "samples, steps or product: see the docstrings of trapezoid and integrate"
         )
     if timing.initial:
         raise ValueError(
-            "the bound is for sums of an array's elements, without initial: leave that out, or "
-            "append it to the array"
+            "error_bound does not cover initial: leave initial out of the sum, or append it to "
+            "the array"
         )
     value = result.value
     if shape := np.shape(value):
         raise ValueError(
-            f"the bound is for a sum that is one number, not for an array of sums, of shape {shape}"
+            f"error_bound takes the result of one sum, not an array of sums of shape {shape}"
         )
     try:
         given = float(magnitude)
@@ -376,7 +376,7 @@ def error_bound(result: SumResult, magnitude: float) -> float:
         given = math.inf if magnitude > 0 else -math.inf
     if not given >= 0:
         raise ValueError(
-            f"magnitude must be a sum of magnitudes, 0 or more, not {shown(magnitude)}"
+            f"magnitude, a sum of absolute values, must be 0 or more, not {shown(magnitude)}"
         )
     out = np.asarray(value).dtype
     if out.kind in "ium":

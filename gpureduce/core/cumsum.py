@@ -96,7 +96,7 @@ def cumsum(
     name, is_lesson = chosen.name, chosen.kind == "scan"
     call = Arguments(name, dtype, block, grid, None, device, False, stream, timing)
     if not is_lesson and (block is not None or grid is not None):
-        raise ValueError(f"{name} chooses its own launch: leave block and grid out")
+        raise ValueError(f"{name} chooses its own block and grid: leave them out")
     if arrays.lies_on_a_gpu(arr):
         return running_on_device.add_gpu(call, arr, axis, out, reverse, include_initial, start)
     if stream is not None:
@@ -129,7 +129,7 @@ def _chosen(strategy: object) -> registry.Strategy:
         )
     found = registry.find(strategy)
     if found.name not in STRATEGIES and found.kind != "scan":
-        raise ValueError(f"{found.name} makes no running sums; {', '.join(names)} do")
+        raise ValueError(f"{found.name} cannot make running sums: use one of {', '.join(names)}")
     return found
 
 

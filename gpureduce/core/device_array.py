@@ -79,7 +79,7 @@ class DeviceArray:
             not isinstance(key, tuple)
             or [k for k in key if k is not None] != [slice(None)] * self.ndim
         ):
-            raise TypeError("a DeviceArray takes one : per axis, and None for axes of length 1")
+            raise TypeError("a DeviceArray takes only : for each axis, and None for a new axis")
         shape, strides = iter(self.shape), iter(self.strides)
         return self._view(
             tuple(1 if k is None else next(shape) for k in key),
@@ -93,7 +93,7 @@ class DeviceArray:
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         if self.dtype == "bfloat16":
-            raise AttributeError("__cuda_array_interface__ has no bfloat16; DLPack has")
+            raise AttributeError("__cuda_array_interface__ cannot describe bfloat16: use DLPack")
         return {
             "version": 3,
             "shape": self.shape,
@@ -111,7 +111,7 @@ class DeviceArray:
         copy: bool | None = None,
     ) -> Any:  # fmt: skip
         if dl_device not in (None, self.__dlpack_device__()) or copy:
-            raise BufferError("a DeviceArray is exported where it lies, and without a copy")
+            raise BufferError("a DeviceArray is exported on its own GPU and without a copy")
         if stream is not None and not (isinstance(stream, int) and -1 <= stream < 2**63):
             raise ValueError(f"stream must be None, -1 or a cudaStream_t, not {stream!r}")
         size = _itemsize(self.dtype)
@@ -130,7 +130,7 @@ class DeviceArray:
     def __array__(self, *_: Any, **__: Any) -> np.ndarray[Any, Any]:
         """Refuses: NumPy would otherwise make an array of one Python object."""
         raise TypeError(
-            "a DeviceArray lies on a GPU, and is not copied silently: call its to_numpy()"
+            "a DeviceArray is in GPU memory and is never copied silently: call its to_numpy()"
         )
 
     def __float__(self) -> float:
@@ -168,7 +168,7 @@ def empty(
         steps.append(steps[-1] * max(size, 1))
     nbytes = math.prod(shape) * _itemsize(dtype)
     if steps[-1] >= 2**63:  # as NumPy, also for no sums: strides have 64 bits
-        raise MemoryError(f"no memory has room for sums of shape {shape}")
+        raise MemoryError(f"sums of shape {shape} do not fit into memory")
     memory = module.allocate(nbytes, device, stream)
     return DeviceArray(
         memory, module.BACKEND, dtype, shape, tuple(reversed(steps[:-1])), device, stream

@@ -41,7 +41,7 @@ def _torch_like(dtype: str, device: int) -> Any:
     torch = load_other("torch")
     like = torch.empty((0,), dtype=getattr(torch, dtype), device=torch.device("cuda", device))
     if type(like) is not torch.Tensor:
-        raise TypeError(f"PyTorch makes a {type(like).__name__} here, which has no memory")
+        raise TypeError(f"PyTorch creates a {type(like).__name__} here, which has no memory")
     return like.new_empty
 
 
@@ -100,7 +100,7 @@ def namespace_of(kind: type) -> Any:
 
 
 def awaited(result: Any, like: type) -> Any:
-    """A result of which arrays were made that are dropped now.
+    """Returns a result that was computed from arrays which are freed now.
 
     JAX may reuse their memory before kernels on another stream have read it, so its results are
     waited for. The other libraries reuse memory in the order of the stream that we work on.
@@ -126,7 +126,7 @@ def library_of(like: type, module: Any) -> Library:
 
 
 def names_its_stream(like: type) -> bool:
-    """Whether C finds the stream that arrays of this type are worked on."""
+    """Whether C can find the stream that uses arrays of this type."""
     return root_of(like) == "cupy" or hasattr(like, "__dlpack_c_exchange_api__")
 
 
@@ -138,7 +138,7 @@ def conversion_of(
         source = gpu_arrays.source(kind, nbytes)
     except TypeError:
         raise TypeError(
-            f"arrays of elements of kind {kind!r} and {nbytes} bytes on a GPU cannot be summed"
+            f"arrays on a GPU with elements of kind {kind!r} and {nbytes} bytes cannot be summed"
         ) from None
     conversion = dtypes.convert(source, wanted, exactly, _host.ON_GPU, groups)
     plain = kind == "B" and wanted is None
@@ -159,8 +159,8 @@ def initial_of(initial: object, result: np.dtype[Any]) -> tuple[Any, Any]:
     parts = groups.initial_floats(initial, result)
     if any(len(part) > 1 for part in parts):
         raise ValueError(
-            f"kernels take an initial number that is a float64, such as {float(sum(parts[0]))!r}, "
-            f"not {shown(initial)}"
+            f"on a GPU, initial must be exactly a float64, such as {float(sum(parts[0]))!r}, not "
+            f"{shown(initial)}"
         )
     return sum(parts[0]), sum(parts[1])
 
@@ -175,7 +175,7 @@ def check_out(out: Any, like: type, name: str, shape: tuple[int, ...]) -> None:
     """Raises if the sums of an array cannot be written to `out`. C checks where it lies."""
     dtype = _dtype_name(getattr(out, "dtype", ""))
     if root_of(type(out)) == "jaxlib":
-        raise TypeError("out cannot be a JAX array, which does not change: leave out away")
+        raise TypeError("out cannot be a JAX array, which is immutable: leave out unset")
     if isinstance(out, np.ndarray) or root_of(type(out)) != root_of(like):
         raise TypeError(
             f"out must be of type {like.__name__}, shape {shape} and dtype {name}, on the same "
@@ -192,14 +192,14 @@ def check_out(out: Any, like: type, name: str, shape: tuple[int, ...]) -> None:
 
 
 def finish_of(launches: int) -> str:
-    """How the sums of shares became one: by a second launch, if there was one."""
+    """The finish of a timing: whether a second launch added up partial sums."""
     return "relaunch" if launches > 1 else "single"
 
 
 def timing_of(
     backend: str, device: int, element: tuple[str, int], n: int, name: str, found: Any, start: float
 ) -> Timing:
-    """The timing of sums whose launches were put on a stream: their time is read when looked at.
+    """The timing of sums whose launches were put on a stream: read at the first access.
 
     `element` is its kind and bytes, and `found` is (block, grid, launches, times).
     """
@@ -210,7 +210,7 @@ def timing_of(
     fields["n"], fields["nbytes"] = n, n * element[1]
     if elapsed is None:
         fields["kernel_ms"] = fields["d2h_ms"] = 0.0
-    else:  # read when somebody looks: results.py
+    else:  # read at the first access: results.py
         fields["_elapsed"] = elapsed
     return results.timing_of(fields, start)
 

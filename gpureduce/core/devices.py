@@ -255,7 +255,7 @@ def choose_device(wanted: str | None, *, or_cpu: bool = False) -> Device:
         )
     found, why = _cuda_devices() if backend == "cuda" else (_emulator_devices(), "")
     if not found:
-        raise CudaError(f"device={wanted!r} was asked for, but {why}", "cudaErrorNoDevice")
+        raise CudaError(f"device={wanted!r} cannot be used: {why}", "cudaErrorNoDevice")
     if int(index or 0) >= len(found):
         known = ", ".join(device.id for device in found)
         raise ValueError(f"there is no device {wanted!r}; the devices are {known}")
@@ -286,7 +286,7 @@ def several(wanted: Any) -> list[Device | None] | None:
             found.append(None if name == "cpu" else choose_device(name or "", or_cpu=True))
     if len(set(found)) < len(found) or not found:
         raise ValueError(
-            f"device must name one device or more, each of them once, not {shown(wanted)}"
+            f"device must name at least one device, and each device once, not {shown(wanted)}"
         )
     return found
 

@@ -31,12 +31,12 @@ def dtype_for(kind: str) -> type[np.float64] | None:
 
 
 def check_place(device: str | None, stream: object) -> None:
-    """Raises unless the digits of an array in host memory are asked of the processors."""
+    """Raises if digits of an array in host memory are to be made on a device or a stream."""
     devices.check_device(device)
     if device not in (None, "cpu"):
         raise ValueError(
-            f"digits are made where the array lies, in host memory, not on device={device!r}: "
-            "leave device out, or pass an array on that device"
+            "the array is in host memory, where its digits are made, and not on "
+            f"device={device!r}: leave device out, or pass an array on that device"
         )
     if stream is not None:
         raise ValueError("stream is for arrays on a GPU; this one is in host memory")
@@ -47,13 +47,13 @@ def checked(words: object) -> Words:
     array = np.asarray(words)
     if array.dtype != np.int64:
         raise TypeError(
-            f"digits are an array of int64, as to_digits returns it, not of {array.dtype}: other "
-            "types lose some of them"
+            f"digits must be an array of int64, as to_digits returns it, not of {array.dtype}, "
+            "which may lose some of them"
         )
     if array.ndim == 0 or array.shape[-1] not in (REAL, COMPLEX):
         raise ValueError(
-            f"digits are {REAL} numbers, or {COMPLEX} of a complex sum, not an array of shape "
-            f"{array.shape}"
+            f"the last axis of digits must have {REAL} numbers, or {COMPLEX} for complex sums: the "
+            f"array has the shape {array.shape}"
         )
     return array
 
@@ -63,8 +63,8 @@ def one(words: object) -> Words:
     array = checked(words)
     if array.ndim != 1:
         raise ValueError(
-            f"digits of one accumulator are {REAL} numbers, or {COMPLEX}, not an array of shape "
-            f"{array.shape}"
+            f"the digits of one accumulator are {REAL} numbers, or {COMPLEX} for a complex one: "
+            f"the array has the shape {array.shape}"
         )
     return array
 
@@ -121,7 +121,7 @@ def _squares_of(array: Array, kept: int) -> Words:
 
 
 def finished(words: Words, kind: int, result: np.dtype[Any], ddof: float = 0) -> Array:
-    """What is made of digits of sums, and of squares after them: each result is rounded once."""
+    """Results from the digits of sums, followed by those of squares, each rounded once."""
     squares = 0 if kind == MEAN else SQUARES
     parts = 2 if words.shape[-1] - squares == COMPLEX else 1
     own = result if parts == 2 and kind == MEAN else dtypes.part_of(result)
@@ -145,7 +145,7 @@ def _of_part(array: Array, kept: int) -> Words:
 
 
 def kind_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype whose digits the sums of such elements have."""
+    """The accumulator dtype for sums of such elements."""
     return np.dtype(np.float64) if dtype.kind in "biu" else dtype.newbyteorder("=")
 
 

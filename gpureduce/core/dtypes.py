@@ -99,7 +99,7 @@ class Conversion:
 
 
 def no_sum_of(name: str) -> TypeError:
-    return TypeError(f"arrays of dtype {name} cannot be summed; there are {_KNOWN}")
+    return TypeError(f"arrays of dtype {name} cannot be summed; supported are {_KNOWN}")
 
 
 def named(dtype: npt.DTypeLike) -> np.dtype[Any]:
@@ -109,7 +109,7 @@ def named(dtype: npt.DTypeLike) -> np.dtype[Any]:
             ml_dtypes = load_other("ml_dtypes")
         except ImportError as error:
             raise TypeError(
-                "NumPy has no bfloat16 without ml_dtypes: pip install ml_dtypes"
+                "NumPy has bfloat16 only with ml_dtypes: pip install ml_dtypes"
             ) from error
 
         bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
@@ -179,7 +179,7 @@ def rounded_to(dtype: npt.DTypeLike) -> np.dtype[Any]:
     """The dtype that an exact sum is rounded to. Raises TypeError unless it is such a dtype."""
     found = named(dtype).newbyteorder("=")
     if not is_float(found):
-        raise TypeError(f"an exact sum is rounded to a float or complex dtype, not {found}")
+        raise TypeError(f"dtype of an exact sum must be a float or complex dtype, not {found}")
     return found
 
 
@@ -272,10 +272,10 @@ def refused(refusal: int, source: str, wanted: np.dtype[Any] | None) -> TypeErro
 _NAMES = tuple(NUMBERS)
 _REFUSALS = (
     "dtype={result} cannot hold a sum",
-    "dtype={result} would lose part of {source}; cast it first if that is meant",
+    "dtype={result} would lose part of {source}: convert the array first if that is meant",
     "real arrays on a GPU cannot be summed as complex: use a real dtype",
-    "kernels cannot sum 64-bit integers exactly as floats: sum them as integers, or, in host "
-    "memory, by the processors",
-    "arrays on a GPU cannot be cast to {part} element by element; cast the array first",
-    "integers on a GPU cannot be cast to {result} element by element; cast the array first",
+    "kernels cannot sum 64-bit integers exactly as floats: leave dtype out, or, in host memory, "
+    "use the CPU",
+    "sums of arrays on a GPU do not convert elements to {part}: convert the array first",
+    "segment sums on a GPU do not convert integers to {result}: convert the array first",
 )  # of gr_refusal

@@ -47,11 +47,11 @@ def layout(dtype: npt.DTypeLike, low: int | None, k: int | None) -> Layout:
     """The layout of ``exact_sum<dtype>``, ``exact_window<dtype, low>`` or ``<dtype, low, k>``."""
     named = dtypes.named(dtype).newbyteorder("=")
     if named.name not in _WIDE:
-        raise TypeError(f"exact words are of {', '.join(_WIDE)}, not {named}")
+        raise TypeError(f"exact words are made of {', '.join(_WIDE)}, not of {named}")
     precision, least = exact.FORMATS.get(named.name, (64, 0))
     if low is None:
         if k is not None:
-            raise ValueError("k is for a window: give low, too")
+            raise ValueError("k is the width of a window from low on: pass low, too")
         return Layout(named, least, *_WIDE[named.name])
     low = whole("low", low, least, _MOST_LOW)
     if k is None:
@@ -66,8 +66,8 @@ def to_digits(words: Array, of: Layout, counts: Any = None) -> Array:
     """
     if words.dtype not in (np.int64, np.uint64) or not words.ndim or words.shape[-1] != of.words:
         raise ValueError(
-            f"exact words of {of.dtype} are int64 arrays (..., {of.words}), not {words.dtype} "
-            f"{words.shape}"
+            f"exact words of {of.dtype} must be int64 of shape (..., {of.words}), not "
+            f"{words.dtype} of shape {words.shape}"
         )
     words = words.view(np.int64)
     flags = words[..., 0] & (2**_FLAG_BITS - 1)
@@ -210,6 +210,6 @@ def exact_words(
     if library.__name__ == "torch":
         return ExactWords(like.new_zeros(full, dtype=library.int64), of)
     if library.__name__ != "cupy":
-        raise TypeError(f"like is an array of NumPy, CuPy or PyTorch, not {type(like).__name__}")
+        raise TypeError(f"like must be a NumPy, CuPy or PyTorch array, not {type(like).__name__}")
     with like.device:
         return ExactWords(library.zeros(full, np.int64), of)

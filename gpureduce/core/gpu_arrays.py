@@ -70,7 +70,7 @@ def needed_module(arr: object, device: str | None) -> ModuleType:
     """The same for an array that lies on a GPU. Raises if there is none."""
     module = module_for(device)
     if module is None:
-        raise TypeError(f"{type(arr).__name__} lies on a GPU, and {devices.build_info()['why']}")
+        raise TypeError(f"{type(arr).__name__} is on a GPU, and {devices.build_info()['why']}")
     return module
 
 
@@ -84,7 +84,7 @@ def ask(function: Callable[..., Any], arr: object, *arguments: object) -> Any:
 
 
 def explain(error: Exception, arr: object) -> None:
-    """Raises a clearer error if C's was about a tensor without elements."""
+    """Raises a clearer error if C's error was about a tensor without memory."""
     if why := arrays.without_elements(arr):
         raise TypeError(f"{type(arr).__name__} {why}") from error
 
@@ -143,7 +143,7 @@ def launch_for(call: Arguments) -> Launch:
     how = (call.strategy, call.block, call.grid, call.finish)
     try:
         return _launch(*how)
-    except TypeError:  # not hashable, so it is no block, grid or finish: raises what says so
+    except TypeError:  # unhashable: the uncached function raises a clear error
         return _launch.__wrapped__(*how)
 
 
@@ -180,8 +180,8 @@ def check_same_device(device: str | None, index: int) -> None:
     backend, _, number = (device or "").partition(":")
     if number and int(number) != index:
         raise ValueError(
-            f"the array lies on {backend}:{index}, where it is summed; device={device!r} cannot "
-            "read it: leave device out, or pass a copy on that card"
+            f"the array is on {backend}:{index}, and is summed there, not on device={device!r}: "
+            "leave device out, or pass a copy on that device"
         )
 
 

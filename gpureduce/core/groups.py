@@ -21,7 +21,7 @@ from gpureduce.core.results import SumResult
 
 
 class Reduction(NamedTuple):
-    """The arguments of `gpureduce.sum` that say which elements go to which sum, and where to."""
+    """The arguments of `gpureduce.sum` that define groups of elements and where sums go."""
 
     axis: object = None
     keepdims: object = False
@@ -185,8 +185,8 @@ def initial_floats(initial: object, result: np.dtype[Any]) -> tuple[list[float],
         raise ValueError(f"initial must be finite in float64, not {shown(initial)}") from None
     except ArithmeticError:
         raise ValueError(
-            f"initial={shown(initial)} is no sum of float64 numbers, and is not rounded silently: "
-            "pass float(initial)"
+            f"initial={shown(initial)} is not exactly a sum of float64 numbers, and is not rounded "
+            "silently: pass float(initial)"
         ) from None
 
 
@@ -198,7 +198,7 @@ def initial_terms(initial: object, result: np.dtype[Any]) -> Any:
 
 
 def initial_number(parts: Any, result: np.dtype[Any]) -> Any:
-    """What `initial_terms` found as one number, rounded."""
+    """The terms of `initial_terms` as one rounded number."""
     if result.kind in "iu":
         return parts
     real, imaginary = map(sum, parts)
@@ -229,11 +229,11 @@ def _as_floats(number: Any) -> list[float]:
 # --- segments ----------------------------------------------------------------------------------
 
 MOST_SEGMENTS = 2**63 - 2  # C counts them in an int64
-_PIECE = 1 << 24  # numbers that NumPy looks at in one call
+_PIECE = 1 << 24  # numbers per call of NumPy
 
 
 class Segments(NamedTuple):
-    """The arguments of `segment_sum` that say which rows go to which sum, and where to."""
+    """The arguments of `segment_sum` that define segments and where their sums go."""
 
     ids: Any
     offsets: Any
@@ -242,7 +242,7 @@ class Segments(NamedTuple):
     out: Any = None
     is_sorted: bool | None = None
     check: bool = True
-    as_digits: bool = False  # of the sums, in place of rounded sums
+    as_digits: bool = False  # return digits, not rounded sums
     largest: int | None = None  # the largest id, if the size follows from it
     given: Any = None  # the caller's offsets in host memory, of which `offsets` is a copy
     in_place: bool = False  # exact sums begin with what `out` holds; the others are left alone
@@ -263,12 +263,12 @@ class Segments(NamedTuple):
         return "offsets" if self.ids is None else "segment_ids"
 
     def checked(self, array: Array) -> Segments:
-        """The same for these values in host memory: with arrays, and a size."""
+        """The same arguments, checked for values in host memory, as arrays and with a size."""
         if self.ids is None:
             return self._with_offsets(_integers("offsets", self.offsets), len(array))
         found, categories = _ids(self.ids)
         if len(found) != len(array):
-            raise ValueError(f"there are {len(found)} segment_ids for {len(array)} rows of values")
+            raise ValueError(f"values has {len(array)} rows, but segment_ids {len(found)} ids")
         if self.is_sorted and (k := _first_fall(found)):
             raise self.wrong(0, (True, k, int(found[k]), int(found[k - 1])))
         size = self.size
@@ -286,15 +286,15 @@ class Segments(NamedTuple):
         return Segments(ids, None, size, *self[3:8], largest)
 
     def by_offsets(self, count: int) -> int:
-        """The number of segments of so many offsets."""
+        """The number of segments, given the number of offsets."""
         if count == 0:
             raise ValueError(
-                "offsets must have one number more than there are segments, not none: [0] if there "
-                "are none"
+                "offsets is empty: it must have one number more than there are segments, so [0] "
+                "for none"
             )
         if self.size not in (None, count - 1):
             raise ValueError(
-                f"{count} offsets are for {count - 1} segments, not for num_segments={self.size}"
+                f"{count} offsets define {count - 1} segments, but num_segments={self.size}"
             )
         return count - 1
 
@@ -313,9 +313,9 @@ class Segments(NamedTuple):
         return made
 
     def wrong(self, rows: int, problem: tuple[bool, int, int, int]) -> ValueError:
-        """The error for an id or an offset: whether it is unsorted, its place, it, and beside it.
+        """The error for an invalid id or offset. `problem`: unsorted, index, value, neighbour.
 
-        The number beside an offset is the next one; beside an id, the one before.
+        The neighbour of an offset is the next offset; that of an id is the id before.
         """
         is_unsorted, place, number, beside = problem
         if self.ids is None and place < self.size and beside < number:
@@ -346,7 +346,7 @@ class Segments(NamedTuple):
         if self.ids is None:
             return np.diff(self.offsets)
         counts = np.zeros(self.size, np.int64)
-        for first in range(0, len(self.ids), _PIECE):  # NumPy checks them: others may change them
+        for first in range(0, len(self.ids), _PIECE):  # checks ids again: threads may change them
             some = self.ids[first : first + _PIECE].astype(np.intp, copy=False)
             counts += np.bincount(some, minlength=self.size)[: self.size]
         return counts
@@ -405,13 +405,13 @@ class Segments(NamedTuple):
 
 
 def _pieces(numbers: Array, more: int) -> Iterator[Array]:
-    """Parts of a long array, so that signals are handled between them; each with `more` numbers."""
+    """Parts of a long array, each with `more` extra numbers; signals are handled in between."""
     for first in range(0, len(numbers) - more, _PIECE):
         yield numbers[first : first + _PIECE + more]
 
 
 def _first_fall(numbers: Array) -> int:
-    """The place of the first number that is below the one before it; 0 if there is none."""
+    """The index of the first number that is less than the one before; 0 if there is none."""
     for i, part in enumerate(_pieces(numbers, 1)):
         falls = np.flatnonzero(part[1:] < part[:-1])
         if falls.size:
@@ -428,9 +428,9 @@ def _ids(ids: Any) -> tuple[Array, int | None]:
     missing = np.flatnonzero(codes < 0)
     if missing.size:
         raise ValueError(
-            f"the category of {missing.size} segment_ids is missing (code -1), first at "
-            f"{missing[0]}: leave these rows out, by segment_ids.notna(), or give them a category "
-            "of their own"
+            f"{missing.size} segment_ids have no category (code -1), the first at {missing[0]}: "
+            "leave these rows out, as segment_ids.notna() selects, or give them a category of "
+            "their own"
         )
     return codes, len(dtype.categories)
 
@@ -444,8 +444,8 @@ def _integers(name: str, numbers: object) -> Array:
         if found.dtype.kind == "O" and not any(isinstance(one, str) for one in found.flat):
             refusals.refuse_objects(found)
         raise TypeError(
-            f"{name} must be integers, not strings: names, {name} = numpy.unique({name}, "
-            "return_inverse=True) makes integers of them"
+            f"{name} must be integers, not strings: convert them by names, {name} = "
+            f"numpy.unique({name}, return_inverse=True)"
         )
     if found.dtype.kind not in "iu":
         raise TypeError(f"{name} must be integers, not {found.dtype}")

@@ -152,7 +152,7 @@ def view(producer: Any) -> View:
         raise BufferError("its data pointer is null")
     address = tensor.data + tensor.byte_offset
     if address >= _HIGHEST_ADDRESS:
-        raise BufferError("its byte_offset leads out of all memory")
+        raise BufferError("its data pointer plus byte_offset exceeds the address space")
     interface = {"version": 3, "typestr": typestr, "shape": shape, "data": (address, True)}
     memory = _Memory(capsule, interface | {"strides": strides})
     return View(np.asarray(memory), name)
@@ -177,7 +177,7 @@ def _tensor_of(capsule: object) -> _Tensor:
     if _is_valid(capsule, b"dltensor_versioned"):
         versioned = _Versioned.from_address(_get_pointer(capsule, b"dltensor_versioned"))
         if versioned.major != _MAJOR:
-            raise BufferError(f"it speaks DLPack {versioned.major}.{versioned.minor}, not 1.x")
+            raise BufferError(f"it has DLPack {versioned.major}.{versioned.minor}, not 1.x")
         tensor = versioned.tensor
     elif _is_valid(capsule, b"dltensor"):
         tensor = _Managed.from_address(_get_pointer(capsule, b"dltensor")).tensor
@@ -190,7 +190,7 @@ def _layout(tensor: _Tensor, itemsize: int) -> tuple[tuple[int, ...], tuple[int,
     """Shape, and strides in bytes."""
     ndim = tensor.ndim
     if not 0 <= ndim <= _MOST_DIMENSIONS or (ndim and not tensor.shape):
-        raise BufferError(f"it cannot have {ndim} dimensions")
+        raise BufferError(f"its number of dimensions, {ndim}, is not possible")
     shape = tuple(tensor.shape[:ndim]) if ndim else ()
     if min(shape, default=0) < 0:
         raise BufferError(f"it cannot have the shape {shape}")

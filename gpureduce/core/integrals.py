@@ -133,7 +133,7 @@ def _problem(f: object, a: float | None, b: float | None, n: int, dtype: npt.DTy
     start = integrand.interval[0] if a is None else finite("a", a)
     end = integrand.interval[1] if b is None else finite("b", b)
     if not math.isfinite(end - start):
-        raise ValueError(f"b - a must be finite: from {start} to {end} is too far for a float64")
+        raise ValueError(f"b - a must be finite: from {start} to {end} overflows float64")
     n = whole("n", n, 2, 2**40)
     named = dtypes.named(dtype).newbyteorder("=")
     if dtypes.number_name(named) not in _ACCUMULATORS:
@@ -155,7 +155,7 @@ def _strategy_of(name: str, allow_broken: bool) -> registry.Strategy:
     registry.check_allowed(strategy, allow_broken)
     if strategy not in _able():
         names = ", ".join(s.name for s in _able() if not s.broken)
-        raise ValueError(f"{strategy.name} adds up arrays, not samples of a function; {names} can")
+        raise ValueError(f"{strategy.name} sums arrays and cannot integrate functions; {names} can")
     return strategy
 
 

@@ -30,7 +30,7 @@ class Sum(NamedTuple):
     other: Array | None = None
 
     def given(self) -> tuple[int, int, Array, Array | None]:
-        """What C takes. The sums of no elements are those of a 0."""
+        """The arguments for C. A sum of no elements becomes that of one 0."""
         array, other = np.asarray(self.array), self.other  # a product of 0-d arrays is a scalar
         other = None if other is None else np.asarray(other)
         if not array.size:
@@ -41,7 +41,7 @@ class Sum(NamedTuple):
 
 
 class Finish(NamedTuple):
-    """What is made of sums S and Q; see csrc/exact/finish.h."""
+    """Which result is made of the sums S and Q: see csrc/exact/finish.h."""
 
     kind: int
     root: bool = False
@@ -73,8 +73,8 @@ def by_segment(
 ) -> tuple[Array, Array]:  # fmt: skip
     """The results of all segments, and their numbers of elements: flat.
 
-    `arrays` are real ones; each gives a sum of each term. `alone` makes the results of rows, for
-    segments whose sums do not tell them.
+    `arrays` are real; each gives a sum of each term. `alone` computes single segments from rows,
+    where the sums do not prove the result.
     """
     rows, columns = len(arrays[0]), int(np.prod(arrays[0].shape[1:], dtype=np.int64))
     size = segments.size * columns

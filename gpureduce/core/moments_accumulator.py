@@ -86,7 +86,7 @@ class Moments:
         """The elements of one array."""
         made = Moments(self.dtype)
         if arrays.lies_on_a_gpu(array):
-            raise TypeError("Moments takes arrays in host memory, not on a GPU: copy it first")
+            raise TypeError("Moments takes arrays in host memory only: copy it from the GPU first")
         host = arrays.as_array(array)[...]  # other threads may change the shape of `array`
         made._sum.add(host)
         low, squares, high = made._squares
@@ -104,7 +104,7 @@ class Moments:
         for mine, its in zip(made._squares, other._squares, strict=True):
             mine.merge(its, away)
         if away and made._square_sum() < 0:
-            raise ValueError("only elements that were added before can be taken away")
+            raise ValueError("only elements that were added before can be subtracted")
         self._sum, self._squares = made._sum, made._squares
         return self
 
@@ -128,7 +128,7 @@ class Moments:
     def _variance(self, ddof: float, dtype: npt.DTypeLike | None, *, root: bool) -> Any:
         part = dtypes.part_of(self.dtype) if dtype is None else dtypes.rounded_to(dtype)
         if part.kind == "c":
-            raise TypeError(f"variances are real numbers: dtype must be a real one, not {part}")
+            raise TypeError(f"variances are real numbers: dtype cannot be {part}")
         ddof = finite("ddof", ddof)
         total, (low, squares, high) = self._sum._whole(), self._squares
         data = total.variance(low, squares, high, root, ddof, dtypes.load_of(part))
@@ -156,8 +156,8 @@ class Moments:
         ends = [len(given) - k * digits.REAL for k in (3, 2, 1)] if given.ndim == 1 else []
         if not ends or ends[0] not in (digits.REAL, digits.COMPLEX):
             raise ValueError(
-                f"digits of moments are {4 * digits.REAL} numbers, or "
-                f"{digits.COMPLEX + 3 * digits.REAL} of complex ones, not an array of shape "
+                f"digits of Moments are {4 * digits.REAL} numbers, or "
+                f"{digits.COMPLEX + 3 * digits.REAL} for complex elements: the array has the shape "
                 f"{given.shape}"
             )
         first, *rest = (digits.one(some) for some in np.split(given, ends))
@@ -189,7 +189,7 @@ class Moments:
 
 
 def _restored(total: Accumulator, squares: list[bytes]) -> Moments:
-    """Of a pickle."""
+    """Unpickles an object."""
     made: Moments = object.__new__(Moments)
     made._sum, made._squares = total, [_host.Exact.from_bytes(data) for data in squares]
     return made

@@ -95,7 +95,9 @@ class _Job:
         self.stopped = False
         self._lock = threading.Lock()
         each = -(-flat.size // len(members))
-        self._first: list[tuple[int, int] | None] = []  # of each device: no thread starts in vain
+        self._first: list[
+            tuple[int, int] | None
+        ] = []  # first slab of each device, so that each thread has work
         # The first element not taken, and the end: of all devices together, or of each.
         self._left = [[0, flat.size]] if self.any_order else [
             [min(i * each, flat.size), min((i + 1) * each, flat.size)] for i in range(len(members))

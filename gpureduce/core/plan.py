@@ -121,12 +121,12 @@ def launch_of(
     """Block, grid (0 for the default) and finish, checked for this strategy."""
     if finish is not None and one_of("finish", finish, registry.FINISHES) not in strategy.finishes:
         raise ValueError(
-            f"finish={finish!r} is not for {strategy.name}, which takes "
+            f"{strategy.name} cannot use finish={finish!r}: it takes "
             f"{' or '.join(map(repr, strategy.finishes))}"
         )
     for name, number in (("block", block), ("grid", grid)):
         if number is not None and not strategy.launches_kernels:
-            raise ValueError(f"{strategy.name} chooses its own launch: leave {name} out")
+            raise ValueError(f"{strategy.name} chooses its own block and grid: leave {name} out")
     if strategy.finishes == ("host",):  # a kernel of a user that cannot add up its own sums
         finish = "host"
     # A strategy that chooses another one may choose one with several launches, even for "single".
@@ -147,7 +147,7 @@ def strategy_of(name: Any, allow_broken: bool = False) -> Strategy:
     every = name if isinstance(name, tuple) and name else (name,)
     if all(one is None or isinstance(one, (int, np.integer)) for one in every):
         raise TypeError(
-            f"strategy must be the name of a strategy, not {shown(name)}: for sums along an axis "
+            f"strategy must be the name of a strategy, not {shown(name)}: to sum along an axis, "
             f"write axis={shown(name)}"
         )
     found = registry.find(name)
@@ -173,7 +173,7 @@ def placed(
     if strategy.name == "exact" and not dtypes.is_exact(result):  # integers are never rounded
         strategy = registry.STRATEGIES["cpu" if on_host else "fast"]
     if strategy.kind == "host" and not on_host:
-        raise ValueError(f"{strategy.name} runs on the CPU; device={device!r} cannot run it")
+        raise ValueError(f"{strategy.name} runs on the CPU, not on device={device!r}: leave it out")
     if strategy.kind not in ("host", "everywhere") and device == "cpu":
         raise ValueError(
             f"{strategy.name} is a GPU kernel: device must be 'cuda' or 'emulator', or left out"
@@ -184,21 +184,21 @@ def placed(
 def check_levels(strategy: Strategy, conversion: Conversion) -> None:
     """Raises for integers by a kernel that adds up floats."""
     if strategy.name == "exact_levels" and not conversion.exactly:
-        raise ValueError("exact_levels adds up floats; sums of integers are exact without it")
+        raise ValueError("exact_levels sums floats only: use auto, which sums integers exactly")
 
 
 def placed_on_several(call: Arguments, arr: object, found: list[Device | None]) -> Arguments:
     """The arguments for one of several devices: a GPU if there is one."""
     if arrays.lies_on_a_gpu(arr):
         raise TypeError(
-            f"{type(arr).__name__} lies on a GPU, where it is summed: leave device out; "
-            "gpureduce.sum_parts adds up arrays that lie on several GPUs"
+            f"{type(arr).__name__} is on one GPU and is summed there: leave device out; "
+            "gpureduce.sum_parts sums arrays that are on several GPUs"
         )
     first = next((one for one in found if one), None)
     if first and None in found and call.strategy not in ("auto", "exact"):
         raise ValueError(
-            f"{shown(call.strategy)} does not run on processors and GPUs; auto and exact do: use "
-            "one of these strategies, or name GPUs only as device"
+            f"{shown(call.strategy)} cannot share an array between the CPU and GPUs: use auto or "
+            "exact, or pass only GPUs as device"
         )
     return call._replace(device=first.id if first else "cpu")
 
@@ -230,7 +230,7 @@ def _resolve(
     plan = Plan(chosen, conversion, *launch, device, timed)
     if plan.on_host and (block is not None or grid is not None):
         raise ValueError(
-            f"{name} has no block and grid on the CPU: name a device, or leave them out"
+            f"on the CPU, {name} has no block and grid: leave them out, or name a device"
         )
     place = _host.ON_PROCESSORS if plan.on_host else _host.SENT_TO_GPU
     exactly = chosen.name in (ROUND_ONCE if groups == _host.AXES else ("exact",))

@@ -31,7 +31,7 @@ def _of_ranges(
     arr: Any, made: Made | None, axis: int, count: int, ranges: tuple[int, int, int],
     offsets: Any = None, counts: Any = None, dtype: Any = None,
 ) -> Any:  # fmt: skip
-    """What is made of each range, or the sums of integers. `counts`: the results' numbers n."""
+    """The result of each range, or the sums of integers. `counts`: n of each result."""
     module = gpu_arrays.needed_module(arr, None)
     library = device_results.library_of(type(arr), module)
     stream = gpu_arrays.stream_number(library.stream(arr))
@@ -53,15 +53,15 @@ def _of_ranges(
 def by_segment(
     values: Any, ids: Any, offsets: Any, num_segments: object, dtype: Any, made: Made
 ) -> Any:
-    """What is made of each segment. Rows are put in order by their ids, if these are given."""
+    """The result of each segment. With ids, the rows are first sorted by them."""
     segments.check_one_of(ids, offsets)
     shape, index = tuple(values.shape), offsets if ids is None else ids
     if len(shape) not in (1, 2):
         raise ValueError(f"values must have 1 or 2 dimensions, (n,) or (n, d), not {len(shape)}")
     if not arrays.lies_on_a_gpu(index):
         raise TypeError(
-            f"values lie on a GPU, and segment_ids or offsets, {type(index).__name__}, do not: "
-            "copy one of them to where the other is"
+            f"values is on a GPU, and segment_ids or offsets, {type(index).__name__}, is not: copy "
+            "one of them to the memory of the other"
         )
     size = None
     if num_segments is not None:
@@ -87,17 +87,17 @@ def by_segment(
 def rolled(
     x: Any, window: object, axis: object, min_periods: object, center: object, made: Made
 ) -> Any:
-    """What is made of each window, without its nans."""
+    """The result of each window, without its nans."""
     shape = tuple(x.shape)
     if isinstance(window, tuple):
         raise TypeError(
-            "on a GPU, windows have one size: pass it, or an array in host memory for (starts, "
-            "ends)"
+            "on a GPU, all windows have the same size: pass one number as window, or use host "
+            "memory for (starts, ends)"
         )
     if "complex" in str(x.dtype):
-        raise TypeError(f"windows are of real numbers, not of {x.dtype}")
+        raise TypeError(f"rolling functions take real numbers, not {x.dtype}")
     if not shape:
-        raise ValueError("windows move along an axis; a number has none")
+        raise ValueError("rolling functions need an array with an axis, not a single number")
     along = groups.one_axis(axis, len(shape))
     n = shape[along]
     _, _, size, after, least = rolling.windows_of(window, n, min_periods, center)

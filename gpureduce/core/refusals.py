@@ -18,7 +18,7 @@ Array = np.ndarray[Any, Any]
 
 _NUMBERS = {int, float, complex, bool, *(np.dtype(code).type for code in "?bhilqBHILQefdFD")}
 _MISSING = ("NoneType", "NAType", "NaTType", "MaskedConstant")  # of objects for a missing number
-_MOST_LISTS = 64  # one in another: NumPy's limit
+_MOST_LISTS = 64  # nesting depth: NumPy's limit
 
 _MASKED = (
     "pass arr.compressed(), or arr.data with where=~arr.mask, to leave them out, or arr.filled(0)"
@@ -113,7 +113,7 @@ def refuse_objects(array: Array) -> None:
         if type(one) not in _NUMBERS or (isinstance(one, int) and not -(2**63) <= one < 2**64):
             raise TypeError(f"element {place}: {_sentence(one)}")
     raise TypeError(
-        "an array of dtype object holds Python's numbers: pass arr.astype(float), or "
+        "an array of dtype object cannot be summed: pass arr.astype(float), or "
         "arr.astype('int64') for integers"
     )
 
@@ -127,8 +127,9 @@ def refuse_rounded(arr: object, array: Array) -> None:
     )
     if whole:
         raise TypeError(
-            "NumPy rounds a list to floats that has integers from 2**63 on and smaller ones: pass "
-            "numpy.array(arr, numpy.uint64), or, if some are negative, take Python's sum"
+            "NumPy would round this list to floats, as it has integers from 2**63 on beside "
+            "smaller ones: pass numpy.array(arr, numpy.uint64), or, if some are negative, use "
+            "Python's sum"
         )
 
 

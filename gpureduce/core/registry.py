@@ -240,8 +240,8 @@ def find(name: object, argument: str = "strategy") -> Strategy:
         return name
     if isinstance(name, UserKernel):
         raise TypeError(
-            f"a kernel of yours is no {argument} here: sum, explain, races, check and benchmark "
-            "take it"
+            f"{argument} cannot be a kernel of your own here; sum, cumsum, explain, races, check "
+            "and benchmark take one"
         )
     if not isinstance(name, str):
         raise TypeError(f"{argument} must be the name of a strategy, not {shown(name)}")

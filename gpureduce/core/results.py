@@ -132,7 +132,7 @@ class Timing:
 
 @dataclass
 class Outcome:
-    """The value of a sum, and the fields of its timing that the call alone does not tell."""
+    """The value of a sum, and the fields of its timing that only the run determines."""
 
     value: Any
     fields: dict[str, Any]

@@ -23,10 +23,10 @@ def rolled(
     """The sums of windows; their means; or their variances, or the roots of these."""
     array = arrays.as_array(x)[...]
     if array.dtype.kind not in "biuf" and not dtypes.is_bfloat16(array.dtype):
-        raise TypeError(f"windows are of real numbers, not of {array.dtype}")
+        raise TypeError(f"rolling functions take real numbers, not {array.dtype}")
     dtypes.convert(array.dtype, None)  # refuses dtypes that have no sums
     if array.ndim == 0:
-        raise ValueError("windows move along an axis; a number has none")
+        raise ValueError("rolling functions need an array with an axis, not a single number")
     along = groups.one_axis(axis, array.ndim)
     rows = np.moveaxis(array, along, -1)
     windows = windows_of(window, rows.shape[-1], min_periods, center)
@@ -45,7 +45,7 @@ _Windows = tuple[Array | None, Array | None, int, int, int]
 def windows_of(window: object, n: int, min_periods: object, center: object) -> _Windows:
     if isinstance(window, tuple):
         if flag("center", center):
-            raise ValueError("center is for windows of one size, not for (starts, ends)")
+            raise ValueError("center is for windows of one size: leave it out with (starts, ends)")
         starts, ends = _given(window, n)
         least = 1 if min_periods is None else whole("min_periods", min_periods, 0, _MOST)
         return starts, ends, 0, 0, least
@@ -62,10 +62,10 @@ def _given(window: tuple[Any, ...], n: int) -> tuple[Array, Array]:
     for name, one in (("starts", starts), ("ends", ends)):
         if one.ndim != 1 or one.dtype.kind not in "iu":
             raise TypeError(
-                f"{name} must be a list of integers, not {one.dtype} of {one.ndim} dimensions"
+                f"{name} must be one-dimensional integers, not {one.dtype} of {one.ndim} dimensions"
             )
     if len(starts) != len(ends):
-        raise ValueError(f"there are {len(starts)} starts and {len(ends)} ends of windows")
+        raise ValueError(f"there are {len(starts)} starts and {len(ends)} ends: they must be equal")
     wrong = np.flatnonzero((starts < 0) | (starts > ends) | (ends > n))
     if wrong.size:
         k = int(wrong[0])
@@ -99,7 +99,7 @@ def _results(
         return found
     pieces = in_floats(rows)
     if len(pieces) > 1:
-        raise ValueError("windows are of integers that float64 holds, not beyond 2^53")
+        raise ValueError("integers beyond 2^53 cannot be used: windows convert them to float64")
     numbers = pieces[0].astype(np.float64, copy=False)
     are_finite = np.isfinite(numbers)
     has_all = bool(are_finite.all())

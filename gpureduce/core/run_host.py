@@ -63,7 +63,7 @@ def _rounds_between(array: Array, result: np.dtype[np.generic]) -> bool:
 def _by_numpy(
     array: Array, result: np.dtype[Any], half: bool, out: Array | None = None, **how: Any
 ) -> tuple[Any, float]:
-    """By numpy.sum, and milliseconds. With `half`, sums are rounded to 16 bits once, at the end."""
+    """Sums by numpy.sum, and milliseconds. With `half`, rounds to 16 bits once, at the end."""
     start = time.perf_counter()
     if not half:
         total = np.sum(array, dtype=result, out=out, **how)

@@ -42,18 +42,18 @@ def add_gpu(
     is_lesson = chosen.kind == "scan"
     if not is_lesson and call.strategy not in ("auto", "exact", "fast"):
         raise ValueError(
-            f"{call.strategy} makes no running sums of arrays on a GPU; auto, exact, fast and the "
-            "kernels from scan_hillis_steele to scan_look_back do"
+            f"{call.strategy} cannot make running sums of arrays on a GPU: use auto, exact, fast "
+            "or a kernel from scan_hillis_steele to scan_look_back"
         )
     library = device_results.library_of(like, module)
     if axis is None:
         if not hasattr(a, "reshape"):
-            raise TypeError(f"{like.__name__} has no reshape, so cumsum of it needs an axis")
+            raise TypeError(f"{like.__name__} has no reshape to flatten it: pass axis")
         a = a.reshape(-1)
     given = library.stream(a) if call.stream is None else call.stream
     view = gpu_arrays.ask(module.view, a, gpu_arrays.stream_number(given), False)
     if view is None:
-        raise TypeError(f"{like.__name__} does not lie on a GPU")
+        raise TypeError(f"{like.__name__} is not on a GPU")
     gpu_arrays.check_same_device(call.device, view.device)
     along = groups.one_axis(axis, len(view.shape)) if axis is not None else 0
     more = flag("include_initial", include_initial)
@@ -69,8 +69,8 @@ def add_gpu(
         check_lesson(chosen, conversion.result, len(shape), sizes[1])
         if how["running"] != _RUNNING:
             raise ValueError(
-                f"{chosen.name} begins with the first element of an array on a GPU: leave reverse "
-                "and include_initial out"
+                f"{chosen.name} does not support reverse and include_initial on a GPU: leave them "
+                "out"
             )
         how |= of_lesson(chosen, *sizes)
     request = device_results.request_of(
@@ -112,13 +112,13 @@ def add_host(plan: Plan, made: Entries) -> Outcome:
 def check_lesson(chosen: registry.Strategy, result: np.dtype[Any], dims: int, grid: int) -> None:
     """Raises if a kernel of kernels/scan cannot make these running sums."""
     if result.name not in chosen.dtypes:
-        raise TypeError(f"{chosen.name} adds up {', '.join(chosen.dtypes)}, not {result}")
+        raise TypeError(f"{chosen.name} takes {', '.join(chosen.dtypes)}, not {result}")
     if dims != 1:
         raise ValueError(
-            f"{chosen.name} makes running sums of one dimension: leave axis out, or take auto"
+            f"{chosen.name} takes one-dimensional arrays only: leave axis out, or use auto"
         )
     if grid and not chosen.traits & _host.MANY:
-        raise ValueError(f"{chosen.name} has as many blocks as the elements fill: leave grid out")
+        raise ValueError(f"{chosen.name} chooses its grid from the array's size: leave grid out")
 
 
 def lesson_elements(array: Array, result: np.dtype[Any]) -> tuple[Array, dtypes.Conversion]:
@@ -128,7 +128,7 @@ def lesson_elements(array: Array, result: np.dtype[Any]) -> tuple[Array, dtypes.
 
 
 def of_lesson(chosen: registry.Strategy, block: int, grid: int) -> dict[str, Any]:
-    """What C's request says of a kernel of kernels/scan, beside the axis."""
+    """The part of C's request for a kernel of kernels/scan, without the axis."""
     return {"strategy": chosen.index, "block": block, "grid": grid}
 
 

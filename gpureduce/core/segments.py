@@ -140,12 +140,12 @@ def segment_sum(
     is_lesson = name in LESSONS
     if name not in STRATEGIES and not is_lesson:
         if registry.STRATEGIES[name].kind == "segments":
-            raise ValueError(f"{name} is a step that segment_sum takes by itself: name no strategy")
+            raise ValueError(f"{name} is an internal step of segment_sum: leave strategy out")
         raise ValueError(
-            f"{name} makes no sums by segment; {', '.join((*STRATEGIES, *LESSONS))} do"
+            f"{name} cannot make segment sums: use one of {', '.join((*STRATEGIES, *LESSONS))}"
         )
     if is_lesson and segment_ids is None:
-        raise TypeError(f"{name} takes segment_ids, not offsets")
+        raise TypeError(f"{name} does not take offsets: pass segment_ids")
     _check_dimensions(array)
     if stream is not None:
         raise ValueError("stream is for arrays on a GPU; this one is in host memory")
@@ -185,8 +185,8 @@ def digits_of(
     check_one_of(segment_ids, offsets)
     if segment_ids is not None and num_segments is None:
         raise TypeError(
-            "segment_digits takes num_segments with segment_ids: digits that are added must be of "
-            "the same segments"
+            "segment_digits with segment_ids needs num_segments, so that all digits that are "
+            "added have the same segments"
         )
     size = None if num_segments is None else whole("num_segments", num_segments, 0, MOST_SEGMENTS)
     groups = Segments(segment_ids, offsets, size, as_digits=True)
@@ -229,7 +229,7 @@ def check_one_of(segment_ids: object, offsets: object) -> None:
 
 
 def check_arguments(array: Array, ids: object, offsets: object) -> None:
-    """Refuses groups that are named twice or not at all, and values of more dimensions."""
+    """Raises unless one of ids and offsets is given, and values has 1 or 2 dimensions."""
     check_one_of(ids, offsets)
     _check_dimensions(array)
 

@@ -36,7 +36,7 @@ def _name(conversion: dtypes.Conversion, groups: Segments) -> str:
 
 
 def _how(groups: Segments) -> dict[str, Any]:
-    """What C's request says of the segments."""
+    """The part of C's request that describes the segments."""
     how: dict[str, Any] = {"segments": groups.size, "check": groups.check}
     if groups.ids is None:
         how["by_offsets"] = True
@@ -61,7 +61,7 @@ def add_host(plan: Plan, array: Array, groups: Segments, sums: Array) -> Outcome
     if plan.strategy.kind == "keys":
         name = plan.strategy.name
         if groups.initial not in (None, 0):
-            raise ValueError(f"initial is not for {name}")
+            raise ValueError(f"{name} does not support initial: leave it out")
         values, index = _lesson_arguments(plan.strategy, conversion, array, groups)
         how = _of_lesson(plan.strategy, groups)
     else:
@@ -92,8 +92,8 @@ def _checked_keys(name: str, groups: Segments) -> Array:
             if falls.size:
                 k = begin + int(falls[0])
                 raise ValueError(
-                    f"key_sorted takes sorted ids, but segment_ids[{k}] is {own[k]} and "
-                    f"segment_ids[{k - 1}] is {own[k - 1]}"
+                    f"key_sorted needs segment_ids in ascending order, but segment_ids[{k}] is "
+                    f"{own[k]} after segment_ids[{k - 1}], which is {own[k - 1]}"
                 )
     return own
 
@@ -108,11 +108,11 @@ def _lesson_arguments(
     """Values and ids for a kernel of kernels/keys. Checks what such a kernel relies on."""
     name, result = chosen.name, conversion.result
     if result.name not in chosen.dtypes:
-        raise TypeError(f"{name} adds up {' or '.join(chosen.dtypes)}, not {result}")
+        raise TypeError(f"{name} takes {' or '.join(chosen.dtypes)}, not {result}")
     if values.ndim != 1:
-        raise ValueError(f"{name} adds up numbers, (n,), not rows")
+        raise ValueError(f"{name} takes values of 1 dimension, (n,), not rows, (n, d)")
     if groups.size > _MOST_KEYS:
-        raise ValueError(f"{name} makes at most 2^31 sums, not num_segments={groups.size}")
+        raise ValueError(f"{name} makes at most 2^31 sums, and num_segments is {groups.size}")
     own = _checked_keys(name, groups)
     numbers = np.empty(values.shape, result)
     for where in arrays.parts(values.shape, 1):
@@ -130,7 +130,7 @@ def counted_arguments(
         values, ids = _lesson_arguments(chosen, conversion, values, groups)
         how = _of_lesson(chosen, groups)
     elif not dtypes.is_exact(conversion.result):
-        raise TypeError(f"exact adds up floats, not {conversion.result}")
+        raise TypeError(f"exact takes floats, not {conversion.result}")
     else:
         conversion = dtypes.convert(values.dtype, conversion.result, True, _host.ON_GPU, _host.IDS)
     request = device_results.request_of(
@@ -148,7 +148,7 @@ def _sized(module: Any, groups: Segments, index: Any, rows: int) -> Segments:
     if groups.ids is None:
         return groups._replace(size=groups.by_offsets(index.count))
     if index.count != rows:
-        raise ValueError(f"there are {index.count} segment_ids for {rows} rows of values")
+        raise ValueError(f"values has {rows} rows, but segment_ids {index.count} ids")
     if groups.size is not None:
         return groups
     if groups.out is None:
@@ -172,16 +172,16 @@ def add_gpu(call: Arguments, name: str, values: Any, groups: Segments, start: fl
     module = gpu_arrays.needed_module(on_gpu, call.device)
     if name not in ("auto", "exact", "fast"):
         raise ValueError(
-            f"{registry.find(name).name} makes no sums by segment of arrays on a GPU; auto, exact "
-            "and fast do"
+            f"{registry.find(name).name} cannot make segment sums of arrays on a GPU: use auto, "
+            "exact or fast"
         )
     library = device_results.library_of(type(values), module)
     given = library.stream(values) if call.stream is None else call.stream
     view = gpu_arrays.ask(module.view, values, gpu_arrays.stream_number(given))
     if view is None:
         raise TypeError(
-            f"{groups.name} lie on a GPU, and values, {type(values).__name__}, do not: copy one of "
-            "them to where the other is"
+            f"{groups.name} is on a GPU, and values, {type(values).__name__}, is not: copy one of "
+            "them to the memory of the other"
         )
     gpu_arrays.check_same_device(call.device, view.device)
     shape, kind = view.shape, view.kind

@@ -91,4 +91,4 @@ def source(strategy: str) -> Source:
     for file, lines in files().items():
         if Path(file).stem == name:
             return Source(file, "\n".join(lines))
-    raise ValueError(f"{name} has no kernel of its own")
+    raise ValueError(f"{name} has no kernel file of its own")

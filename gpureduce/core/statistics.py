@@ -1,4 +1,4 @@
-"""What the functions of gpureduce.exact share: their arguments, and results from exact sums."""
+"""Arguments and results that the functions of gpureduce.exact share."""
 
 from __future__ import annotations
 
@@ -102,11 +102,11 @@ def given_means(mean: object, shape: tuple[int, ...]) -> Array:
     """The means of all groups, flat. They are taken as given: float64 holds them."""
     found = arrays.viewed(mean)
     if found.dtype.kind not in "biuf" and not dtypes.is_bfloat16(found.dtype):
-        raise TypeError(f"mean must be a real number, or an array of them, not {found.dtype}")
+        raise TypeError(f"mean must be a real number or an array of them, not {found.dtype}")
     dtypes.convert(found.dtype, None)
     pieces = in_floats(found)
     if len(pieces) > 1:
-        raise ValueError("mean must be numbers that float64 holds, not integers beyond 2^53")
+        raise ValueError("mean must be a number that float64 holds, not an integer beyond 2^53")
     try:
         return np.broadcast_to(pieces[0].astype(np.float64), shape).reshape(-1)
     except ValueError:
@@ -143,14 +143,14 @@ def terms_of(
 ) -> list[Sum]:
     """The sums of the products of two real arrays of one shape."""
     first, second = ([p.astype(part, copy=False) for p in in_floats(of)] for of in (x, y))
-    if len(first) != len(second):  # infinities meet whole integers, not pieces, which may be 0
+    if len(first) != len(second):  # inf times a piece that is 0 would be nan
         first, second = _whole_beside(first, second, x), _whole_beside(second, first, y)
     pairs = itertools.product(first, second)
     return [Sum(PRODUCT, one if sign > 0 else -one, axes, other) for one, other in pairs]
 
 
 def _whole_beside(pieces: list[Array], other: list[Array], whole: Array) -> list[Array]:
-    """Pieces of integers of which the first is the whole one beside an infinity or nan."""
+    """The pieces of integers; beside an infinity or nan, each piece is the whole integer."""
     if len(pieces) == 1 or np.isfinite(other[0]).all():
         return pieces
     low, high = pieces
@@ -167,8 +167,8 @@ def weights_of(call: Call, axis: Axis, w: Array) -> Array:
     given = call.axes if axis is None else axis if isinstance(axis, tuple) else (axis,)
     if w.shape != tuple(call.array.shape[i] for i in given):
         raise ValueError(
-            f"weights has the shape {w.shape}, which is neither the array's, {call.array.shape}, "
-            f"nor that of the axes {given}"
+            f"weights has the shape {w.shape}: it must have the array's shape, {call.array.shape}, "
+            f"or that of the axes, {given}"
         )
     w = w.transpose(np.argsort([range(call.array.ndim)[i] for i in given]))
     shape = [n if i in call.axes else 1 for i, n in enumerate(call.array.shape)]
@@ -180,7 +180,7 @@ def _real(call: Call, dtype: npt.DTypeLike | None) -> np.dtype[Any]:
         return dtypes.part_of(call.result(None))
     wanted = dtypes.rounded_to(dtype)
     if wanted.kind == "c":
-        raise TypeError(f"variances are real numbers: dtype must be a real one, not {wanted}")
+        raise TypeError(f"variances are real numbers: dtype must be a real dtype, not {wanted}")
     return wanted
 
 
@@ -197,7 +197,7 @@ def variances_of(
 def _variances(
     call: Call, dtype: npt.DTypeLike | None, ddof: float, mean: object, root: bool
 ) -> tuple[Array, Array]:
-    """The same, and which have too few elements."""
+    """The variances of all groups, and a mask of those with too few elements."""
     n, part, ddof = call.counts(), _real(call, dtype), finite("ddof", ddof)
     squares = [one for each in call.parts() for one in call.of(SQUARE, each)]
     if mean is None:
@@ -206,7 +206,7 @@ def _variances(
         found = results(how, sums, squares, n, part)
     else:
         if call.is_complex:
-            raise TypeError("mean is for real arrays")
+            raise TypeError("mean can be passed for real arrays only, not for complex ones")
         given = given_means(mean, groups.shape_of_result(call.array.shape, call.axes, True))
         how = Finish(DEVIATION, root, ddof)
         found = results(how, call.of(ELEMENT), squares, n, part, given)
@@ -233,7 +233,7 @@ class Rows:
         self, how: Finish, terms: tuple[int, ...], part: np.dtype[Any], alone: Any,
         arrays: tuple[Array, ...] | None = None,
     ) -> tuple[Array, Array]:  # fmt: skip
-        """The results, flat, and the numbers of elements. `alone`: of the rows of one segment."""
+        """Flat results and element counts. `alone` computes one segment from its rows."""
         some = self.call.parts() if arrays is None else arrays
 
         def again(rows: Array) -> Array:
@@ -262,7 +262,7 @@ def segment_variances(rows: Rows, ddof: float, *, root: bool) -> Any:
 def products_of(x: Array, y: Array, *, conjugates: bool) -> Any:
     result = np.result_type(x.dtype, y.dtype)
     if result.kind in "biu":
-        raise TypeError(f"exact products are those of floats; numpy.dot is exact for {result}")
+        raise TypeError(f"exact products take floats only: numpy.dot is exact for {result}")
     part = dtypes.part_of(result)
     call = Call(np.broadcast_to(np.zeros((), result), x.shape), -1, False, True)
     n = np.ones_like(call.counts())

@@ -204,7 +204,7 @@ def sum(
     if isinstance(strategy, registry.UserKernel):
         if not is_whole:
             raise TypeError(
-                f"{strategy.name} is a kernel of yours, which adds up whole arrays: leave out "
+                f"{strategy.name} is your own kernel, which sums whole arrays only: leave out "
                 "axis, keepdims, initial, where, out and result"
             )
         rest = (block, grid, finish, device, allow_broken, stream, timing)

@@ -174,4 +174,4 @@ def _try(module: ModuleType, index: int, path: Path) -> None:
         with json_files.naming(path):
             module.set_choices(index, as_rows(choices))
     except (OSError, ValueError) as error:
-        warnings.warn(f"fast goes by its defaults: {error}", RuntimeWarning, stacklevel=2)
+        warnings.warn(f"'fast' uses its built-in table: {error}", RuntimeWarning, stacklevel=2)

@@ -1,4 +1,4 @@
-"""Text files that people name: kernels, specs, records. A device such as /dev/zero never ends."""
+"""Text files that users name: kernels, specs, records. Sizes are limited: /dev/zero never ends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def read(path: str | os.PathLike[str]) -> str:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ValueError(f"it is no text in UTF-8 (byte {error.start}): save it as UTF-8") from None
+        raise ValueError(f"it is not UTF-8 text (byte {error.start}): save it as UTF-8") from None
     return text.replace("\r\n", "\n").replace("\r", "\n")  # as Python's text files
 
 

@@ -1,4 +1,4 @@
-"""Sums of timedelta64: those of its integers, and NaT if one of the elements is NaT."""
+"""Sums of timedelta64: sums of its integers; NaT if an element is NaT."""
 
 from __future__ import annotations
 

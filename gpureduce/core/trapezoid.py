@@ -39,8 +39,8 @@ def _step(dx: object) -> _exact.Number:
         found = arrays.viewed(dx)
         if found.ndim:
             raise ValueError(
-                f"dx must be one number, not an array of shape {found.shape}: for points that are "
-                "not equally spaced pass x"
+                f"dx must be one number, not an array of shape {found.shape}: for unequal spacing "
+                "pass x"
             )
         real = found.dtype.kind in "biuf" or dtypes.is_bfloat16(found.dtype)
         if not real or found.dtype.itemsize > 8:

@@ -124,7 +124,7 @@ def find(strategy: object, argument: str) -> registry.Strategy:
         "segments": f"{chosen.name} is a step of segment_sum, and makes no sum by itself",
         "keys": f"{chosen.name} adds up by segment: call explain({chosen.name!r}, segment_ids=ids)",
     }[chosen.kind]
-    raise ValueError(f"{chosen.name} has no kernel to look at: {why}")
+    raise ValueError(f"{chosen.name} has no kernel to explain: {why}")
 
 
 @named_keywords
@@ -205,10 +205,10 @@ def explain(
     if dtype is None:
         dtype = _default_dtype(strategy, other)
     if segment_ids is None and num_segments is not None:
-        raise ValueError("num_segments is for segment_ids: give these, or leave it out")
+        raise ValueError("num_segments needs segment_ids: pass them, or leave num_segments out")
     if segment_ids is not None:
         if n is not None or shape is not None:
-            raise ValueError("segment_ids say how many elements there are: leave n and shape out")
+            raise ValueError("segment_ids set the number of elements: leave n and shape out")
         keyed = (segment_ids, num_segments, dtype, input_dtype)
         first = explain_keys(strategy, "strategy", *keyed)
         if other is None:
@@ -261,16 +261,16 @@ def _explain(
     shape: tuple[int, int] | None,
 ) -> Explanation:
     if chosen.kind == "axis" and n is not None:
-        raise ValueError(f"{chosen.name} makes sums along an axis: give shape in place of n")
+        raise ValueError(f"{chosen.name} sums along an axis: pass shape, not n")
     if chosen.kind != "axis" and shape is not None:
-        raise ValueError(f"{chosen.name} adds up a whole array: give n in place of shape")
+        raise ValueError(f"{chosen.name} sums whole arrays: pass n, not shape")
     n = whole("n", 2**20 if n is None else n, 1, 2**63 - 1)
     source = dtypes.named(dtype if input_dtype is None else input_dtype)
     conversion = dtypes.convert_for(source, dtype, chosen.pair)
     if conversion.is_complex:
         raise TypeError(
-            "complex numbers are added up as two sums, of their real and their imaginary parts: "
-            "explain the dtype of a part"
+            "explain takes no complex dtype, because a complex sum is two real sums: pass the "
+            "dtype of one part, such as float32"
         )
     elements = source if conversion.cast is None else conversion.cast
     threads, blocks, finish = launch_of(chosen, block, grid, finish)
@@ -325,11 +325,11 @@ def _explain_axis(
     grid: int,
 ) -> Explanation:
     if not isinstance(shape, tuple) or len(shape) != 2:
-        raise TypeError(f"shape must be a tuple of rows and columns, not {shown(shape)}")
+        raise TypeError(f"shape must be a tuple (rows, columns), not {shown(shape)}")
     rows, columns = whole("rows", shape[0], 1, 2**24), whole("columns", shape[1], 1, 2**24)
     whole("rows * columns", rows * columns, 1, 2**24)  # each access is looked at
     if chosen.name == "exact_levels" and not dtypes.is_exact(conversion.result):
-        raise TypeError("exact_levels adds up floats: name a float dtype")
+        raise TypeError("exact_levels sums floats only: pass a float dtype")
     axis = cast(int, chosen.axis)
     launch = Launch(chosen.index, conversion.load, conversion.acc, block=block, grid=grid)
     counted = trace.count_axis((rows, columns), axis, launch)
@@ -350,8 +350,7 @@ def explain_keys(
     if chosen.kind != "keys" and chosen.name != "exact":
         names = [s.name for s in registry.strategies() if s.kind == "keys"]
         raise ValueError(
-            f"{chosen.name} makes no sums by segment that are counted; {', '.join(names)} and "
-            "exact do"
+            f"explain cannot count segment sums by {chosen.name}: use {', '.join(names)} or exact"
         )
     source = dtypes.named(dtype if input_dtype is None else input_dtype)
     ids = np.asarray(segment_ids)

@@ -121,7 +121,7 @@ def html(found: FoundRaces) -> str:
 def picture(found: FoundRaces, number: int) -> Picture:
     """One race: time runs to the right, a lane for each of the two threads."""
     if not found.races:
-        raise ValueError(f"{found.strategy} has no race to draw")
+        raise ValueError(f"{found.strategy} has no race to show")
     if not 0 <= number < len(found.races):
         raise ValueError(f"race must be from 0 to {len(found.races) - 1}, not {number}")
     race, page = found.races[number], Page()

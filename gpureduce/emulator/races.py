@@ -124,8 +124,8 @@ def races(
     dtype = dtypes.name_of(dtypes.named(dtype))
     if dtype in chosen.dtypes and dtypes.named(dtype).kind == "c":
         raise TypeError(
-            "complex numbers are added up as two sums, of their real and their imaginary parts: "
-            "name the dtype of a part"
+            "races takes no complex dtype, because a complex sum is two real sums: pass the dtype "
+            "of one part, such as float32"
         )
     if dtype not in chosen.dtypes:
         raise TypeError(f"{chosen.name} takes {', '.join(chosen.dtypes)}, not {dtype!r}")
@@ -220,11 +220,11 @@ def examine(
             found.faults[name] = str(error)
         except MemoryError as error:
             raise MemoryError(
-                f"no memory to look at all accesses of {strategy.name} for n={n} (4 GiB at most): "
-                "take a smaller n"
+                f"races would need more than its 4 GiB to record all accesses of {strategy.name} "
+                f"for n={n}: use a smaller n"
             ) from error
         if not reports:
-            raise MemoryError(f"no memory for what was found in {strategy.name} with n={n}")
+            raise MemoryError(f"no memory for the results about {strategy.name} with n={n}")
         found.add(name, report := json.loads(reports[0]))
         if stops and not left and not (found.races() or found.faults or found.wrong):
             more = [f"random {seed}" for seed in range(min(report["atomics"], _MOST_ATOMICS))]

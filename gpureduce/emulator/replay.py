@@ -174,7 +174,7 @@ class Replay(ReplayData):
         if len(made) > _MOST_BYTES:
             n = self.n * _MOST_BYTES // len(made)
             raise ValueError(
-                f"a page has at most 1 MB, this one {len(made) / 1e6:.1f} MB: take "
+                f"a page may have 1 MB, and this one has {len(made) / 1e6:.1f} MB: use "
                 f"n={2 ** (n.bit_length() - 1):,} with block={max(self.block, 256)}"
             )
         return made
@@ -212,7 +212,7 @@ class Replay(ReplayData):
             steps = np.linspace(0, count - 1, min(count, _MOST_FRAMES)).astype(int)
         pictures = [self.frame(step) for step in steps]
         if not pictures or not finite("seconds", seconds) > 0:
-            raise ValueError("a film needs a step at least, and seconds above 0")
+            raise ValueError("a film needs at least one step, and seconds above 0")
         replay_picture.film(pictures, target, seconds)
 
 
@@ -294,7 +294,7 @@ def replay(
             raise TypeError(f"race must be one of gpureduce.races(...).races, not {shown(race)}")
         for name, given in (("beside", beside), ("schedule", schedule)):
             if given is not None:
-                raise ValueError(f"a race is shown in both orders of accesses: leave {name} out")
+                raise ValueError(f"a race is shown with its own size and launch: leave {name} out")
         return _in_both_orders(strategy, race, n, dtype, block, grid, values)
     asked = (n, dtype, block, grid, schedule or "lockstep", values)
     first = _replayed(strategy, "strategy", asked)
@@ -350,7 +350,7 @@ def _replayed(strategy: Any, argument: str, asked: tuple[Any, ...]) -> Replay:
     chosen = find(strategy, argument)
     if chosen.kind == "axis":
         raise ValueError(
-            f"{chosen.name} makes sums along an axis: replay shows sums of a whole array"
+            f"{chosen.name} sums along an axis: replay shows only sums of a whole array"
         )
     if dtype is None:
         is_float = chosen.name == "exact" or np.asarray(values).dtype.kind == "f"
@@ -377,7 +377,7 @@ def build(
     wanted = dtypes.in_itself(array.dtype, pair)
     conversion = dtypes.convert_for(array.dtype, wanted, pair)
     if conversion.is_complex:
-        raise TypeError("complex numbers are added up as two sums: name the dtype of a part")
+        raise TypeError("complex numbers are summed as two real sums: pass the dtype of a part")
     sums = dtypes.number_of(conversion.acc)
     if sums.itemsize == conversion.result.itemsize:  # signed
         sums = conversion.result
@@ -387,7 +387,7 @@ def build(
     if len(run.table) > MOST_STEPS:
         raise ValueError(
             f"{kernel} takes more than {MOST_STEPS:,} steps for n={len(array):,} with blocks of "
-            f"{block}: take n={max(len(array) // 8, 1):,}, or fewer blocks, if it ends at all"
+            f"{block}, or never ends: use n={max(len(array) // 8, 1):,}, or fewer blocks"
         )
     all_steps, (arrays, *_) = zip(
         *(replay_steps.read(one, array.dtype, sums, input_name) for one in recorded), strict=True
@@ -415,7 +415,7 @@ def _elements(n: int | None, dtype: npt.DTypeLike, values: Any) -> _Array:
         return (1 + np.arange(count) % 9).astype(wanted)
     array = arrays.as_array(values)
     if n is not None:
-        raise ValueError("values say how many elements there are: leave n out")
+        raise ValueError("values set the number of elements: leave n out")
     if array.ndim != 1 or not array.size:
         raise ValueError(f"values must be a list of numbers, not {shown(values)}")
     _checked(array.size)
@@ -426,7 +426,7 @@ def _elements(n: int | None, dtype: npt.DTypeLike, values: Any) -> _Array:
     if not np.all(same):
         first = int(np.argmin(same))
         raise ValueError(
-            f"values[{first}] is {array[first]}, which {wanted} cannot hold: name a dtype"
+            f"values[{first}] is {array[first]}, which {wanted} cannot hold: pass another dtype"
         )
     return made
 
@@ -434,7 +434,7 @@ def _elements(n: int | None, dtype: npt.DTypeLike, values: Any) -> _Array:
 def _checked(n: int) -> int:
     if n > MOST_N:
         raise ValueError(
-            f"a replay shows at most {MOST_N:,} elements, not {n:,}: take n=1,024 and block=256"
+            f"a replay shows at most {MOST_N:,} elements, not {n:,}: use n=1,024 and block=256"
         )
     return n
 

@@ -67,10 +67,9 @@ class Request:
         needed = loads * team_blocks * (block // 32) * each
         if needed > most:
             raise ValueError(
-                f"explain keeps what warps do until their next barrier: for n={self.n:,} of "
-                f"{self.strategy.name} with {grid:,} blocks of {block} that is "
-                f"{needed / 2**30:,.0f} GiB or more, and {most >> 30} GiB at most are kept; take a "
-                "smaller n or a larger grid"
+                f"explain would need {needed / 2**30:,.0f} GiB or more for n={self.n:,} of "
+                f"{self.strategy.name} with {grid:,} blocks of {block}, and may use {most >> 30} "
+                "GiB: use a smaller n or a larger grid"
             )
 
     def count(self, *, sample: bool) -> tuple[KernelCounts, int]:
@@ -195,8 +194,8 @@ def _dealt(request: Request, block: int, grid: int, team_blocks: int) -> list[_G
     """
     if grid > _MOST_DEALT:
         raise ValueError(
-            f"grid={grid:,}: the blocks of {request.strategy.name} are sorted by what they do, at "
-            f"most {_MOST_DEALT:,} of them"
+            f"explain groups equal blocks, at most {_MOST_DEALT:,} of {request.strategy.name}: use "
+            f"a grid smaller than {grid:,}"
         )
     number = np.arange(grid, dtype=np.int64)
     per_pack = _PACK_BYTES // request.element_bytes

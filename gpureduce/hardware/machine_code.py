@@ -131,7 +131,7 @@ def with_places(code: Sequence[Instruction], name: str, functions: Functions) ->
             )
             nearest, least = f": instruction {agreed} is {theirs}, not {ours}", agreed
     raise Missing(
-        f"what ncu lists is none of the {len(candidates)} functions that nvcc makes of it "
+        f"ncu's listing matches none of the {len(candidates)} functions that nvcc compiles "
         f"here{nearest}"
     )
 

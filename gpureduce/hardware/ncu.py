@@ -52,7 +52,7 @@ def _output(command: Sequence[str], options: Sequence[str], *, cold: bool = Fals
     try:
         done = subprocess.run(whole, capture_output=True, text=True, timeout=_SECONDS)
     except subprocess.TimeoutExpired as error:
-        raise Failed(f"ncu was not done after {_SECONDS} s") from error
+        raise Failed(f"ncu did not finish within {_SECONDS} s") from error
     said = (done.stdout + done.stderr).strip()
     if "ERR_NVGPUCTRPERM" in said:
         raise PermissionError(

@@ -56,9 +56,9 @@ def _chosen(
         return kernel(given, name, operation=operation, **where)
     if operation not in (None, own := given.options.get("operation", "sum")):
         what = "running sums" if own == "cumsum" else "sums"
-        raise ValueError(f"{given.name} was made for {what}: say kernel(..., operation=...)")
+        raise ValueError(f"{given.name} was made for {what}: pass operation to kernel(...)")
     if name not in (None, given.name):
-        raise ValueError(f"the kernel is {given.name}, not {name}")
+        raise ValueError(f"the kernel's name is {given.name}, not {name}: leave name out")
     return dataclasses.replace(given, options=given.options | options.checked_options(where))
 
 

@@ -196,7 +196,7 @@ def _dynamic(declared: str, line: int) -> dict[str, str]:
     """What becomes of ``extern __shared__ T name[];``."""
     found = re.fullmatch(r"(.*?)\b(\w+)\s*\[\s*\]\s*((?:\[[^\[\]]*\]\s*)*)", declared, re.S)
     if not found:
-        raise KernelError(f"line {line}: extern __shared__ memory is declared as T name[]")
+        raise KernelError(f"line {line}: declare extern __shared__ memory as T name[]")
     kind = re.sub(r"__align__\s*\(\s*\d+\s*\)|alignas\s*\([^()]*\)", "", found[1]).strip()
     made = f'auto *{found[2]} = gr_dynamic_shared<{kind}{found[3]}>("{found[2]}");'
     return {found[2]: made + _breaks(declared)}
@@ -205,7 +205,7 @@ def _dynamic(declared: str, line: int) -> dict[str, str]:
 def _name(declarator: str, line: int) -> str:
     """The variable that a declarator names."""
     if "=" in re.sub(r"\[[^\]]*\]", "", declarator):
-        raise KernelError(f"line {line} gives a __shared__ variable a value: CUDA has none there")
+        raise KernelError(f"line {line} initializes a __shared__ variable, which CUDA forbids")
     plain = re.sub(r"\{.*\}", " ", declarator, flags=re.S)
     found = re.search(r"\b(\w+)\s*((?:\[[^\]]*\]\s*)*)$", plain.rstrip())
     if not found:

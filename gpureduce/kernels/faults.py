@@ -58,9 +58,10 @@ def _deadlock(fault: str) -> str:
     lacking = named - sum(i // 32 == threads[0] // 32 for i in threads)
     do = "does" if lacking == 1 else "do"
     said = f"line {found[1]}: the mask of {found[2]} names {named} lanes"
-    said += f", {lacking} of which {do} not come"
+    said += f", {lacking} of which {do} not arrive"
     also = "  other blocks wait, too\n" * bool(others)
-    return f"{said}\ndeadlock: every thread waits for one that cannot come\n{first}{also}".rstrip()
+    wait = "deadlock: every thread waits for a thread that never arrives"
+    return f"{said}\n{wait}\n{first}{also}".rstrip()
 
 
 def _bad_index(found: re.Match[str], text: str) -> str:

@@ -420,7 +420,7 @@ def grade(
             )
         is_full = "sizes" in wanted.launch or parsed(wanted.assume).full
         if not (is_full or chosen.signature.takes_n):
-            raise KernelError(f"{chosen.name} takes no number of elements; the task needs one")
+            raise KernelError(f"{chosen.name} needs a parameter for the number of elements")
         verdict = check(
             chosen, names, hint=wanted.hints, seed=seed, device="emulator", assume=wanted.assume
         )

@@ -142,13 +142,14 @@ class Kernel(registry.UserKernel):
         own = self.signature.pair
         if own and first != own:
             raise TypeError(
-                f"{self.name} adds up {own[0]} in {own[1]}: it takes {' or '.join(self.dtypes)}"
-                f"{self._hint(own)}, not {source.name} added up in {conversion.result.name}"
+                f"{self.name} sums {own[0]} in {own[1]}: it takes "
+                f"{' or '.join(self.dtypes)}{self._hint(own)}, not {source.name} summed in "
+                f"{conversion.result.name}"
             )
         if self.signature.types == 1 and first[0] != first[1]:
             raise TypeError(
-                f"{self.name} has one type for elements and sums; {source.name} is added up in "
-                f"{conversion.result.name}: give dtype={source.name!r}"
+                f"{self.name} has one type for elements and sums, but {source.name} is summed in "
+                f"{conversion.result.name}: pass dtype={source.name!r}"
             )
         return [first] if own else list(dict.fromkeys([first, (first[1], first[1])]))
 
@@ -222,7 +223,7 @@ class Kernel(registry.UserKernel):
     def loaded(self, pairs: list[Pair], may_be_obsolete: bool = False) -> Loaded:
         """Compiles the kernel for the emulator, for pairs of types."""
         if self.obsolete and not may_be_obsolete:
-            raise KernelError(f"{self.name} does not compile since CUDA 9: {self.obsolete}")
+            raise KernelError(f"{self.name} has not compiled since CUDA 9: {self.obsolete}")
         made = [compiling.libraries(self.source, self.signature, pair) for pair in pairs]
         return Loaded(
             self.name, self.file, self.text, self.traits, self.dtypes, self.finishes,
@@ -248,12 +249,12 @@ class Kernel(registry.UserKernel):
         axis, dtype, out, reverse, include_initial, block, grid, device, stream, timing = how
         if not self.scans:
             raise ValueError(
-                f'{self.name} makes a sum: for running sums, say kernel(..., operation="cumsum")'
+                f"{self.name} makes one sum: for running sums, pass kernel(..., operation='cumsum')"
             )
         if device not in (None, "emulator") or stream is not None or arrays.lies_on_a_gpu(arr):
             raise ValueError(
-                f"{self.name} makes running sums on the emulator: leave device and stream out, and "
-                "pass a host array"
+                f"{self.name} makes running sums on the emulator only: leave device and stream "
+                "out, and pass an array in host memory"
             )
         block = self.domain.condition.usual_block if block is None else block
         array = arrays.as_array(arr)
@@ -299,25 +300,26 @@ class Kernel(registry.UserKernel):
         """Raises for a number of elements that a kernel without n does not add up."""
         if n % self.domain.multiple:
             raise ValueError(
-                f"{self.name} takes vectors of {self.domain.multiple} elements, not {n} elements"
+                f"{self.name} reads vectors: n must be a multiple of {self.domain.multiple}, not "
+                f"{n}"
             )
         part, sizes = (block or 256) * self.domain.per_thread, self.domain.sizes
         if self.domain.within and n > part:
             raise ValueError(
-                f"{self.name} makes running sums of what one block has, {part} elements, not {n}: "
-                "more take a parameter for the blocks' sums, such as float *sums"
+                f"{self.name} makes running sums within one block, of at most {part} elements, not "
+                f"{n}: for more, add a parameter for the blocks' sums, such as float *sums"
             )
         if self.signature.takes_n:
             return
         if sizes and n not in sizes:
             raise ValueError(
-                f"{self.name} takes no n, and is for {' or '.join(map(str, sizes))} elements, not "
-                f"{n}"
+                f"{self.name} has no parameter n, and works for {' or '.join(map(str, sizes))} "
+                f"elements only, not {n}"
             )
         if not sizes and n % part:
             raise ValueError(
-                f"{self.name} takes no n: it adds up multiples of {part} elements in blocks of "
-                f"{block or 256}, not {n}"
+                f"{self.name} has no parameter n: with blocks of {block or 256} threads, the "
+                f"number of elements must be a multiple of {part}, not {n}"
             )
 
     def usual_size(self, n: int | None, block: int, blocks: int) -> int | None:
@@ -377,15 +379,15 @@ def _text_of(given: str | os.PathLike[str]) -> tuple[str, str | None, str | None
         return given, None, None
     if not isinstance(given, (str, os.PathLike)):
         raise TypeError(
-            f"a kernel is its text, or the path of its file as a str or a Path, not {shown(given)}"
+            f"kernel() takes a kernel's text or a path, as a str or a Path, not {shown(given)}"
         )
     path = Path(given)
     try:
         text = text_files.read(path)
     except ValueError as error:
-        raise KernelError(f"{path} is no kernel's text: {error}") from None
+        raise KernelError(f"{path} cannot be read as a kernel: {error}") from None
     if not re.fullmatch(r"[\w.+-]+", path.name):
-        raise KernelError(f"a kernel's file has a name of letters and digits, not {path.name!r}")
+        raise KernelError(f"a kernel's file name may have letters and digits, not {path.name!r}")
     return text, path.name, str(path.resolve().parent)
 
 
@@ -503,13 +505,13 @@ def kernel(
                   limits or Limits())  # fmt: skip
     if made.scans and found.pair and found.pair[0] != found.pair[1]:
         raise KernelError(
-            f"{made.name} reads {found.pair[0]} and stores {found.pair[1]}: running sums of your "
-            "kernels have the type of the elements"
+            f"{made.name} reads {found.pair[0]} and stores {found.pair[1]}: a kernel for running "
+            "sums must store the type that it reads"
         )
     if not made.domain.condition.blocks:
         raise KernelError(
-            f"{made.name} has the block size in its template, and is compiled for blocks of "
-            f"{', '.join(map(str, compiling.BLOCKS))} threads, not for {chosen['blocks']}"
+            f"{made.name} takes the block size as a template parameter, so blocks must be among "
+            f"{', '.join(map(str, compiling.BLOCKS))} threads, not {chosen['blocks']}"
         )
     made.source.for_the_emulator()  # raises for what it cannot take
     return made

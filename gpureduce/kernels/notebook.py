@@ -44,7 +44,7 @@ def arguments(line: str) -> argparse.Namespace:
     """The words behind ``%%kernel``. Raises a ValueError."""
     given = _parser().parse_args(shlex.split(line))
     if not given.name.isidentifier() or keyword.iskeyword(given.name):
-        raise ValueError(f"{given.name!r} is no name of a variable, which holds the kernel")
+        raise ValueError(f"{given.name!r} cannot name the variable that the kernel is stored in")
     return given
 
 

@@ -111,8 +111,8 @@ def _add_gpu_array(kernel: _Kernel, arr: Any, call: Arguments) -> SumResult | No
         card = devices.choose_device(f"cuda:{index}")
         if card.capability != first.capability:
             raise ValueError(
-                f"the array lies on {card.id}, another kind of card than {first.id}: "
-                f"give device={card.id!r}"
+                f"the array is on {card.id}, another kind of GPU than {first.id}: pass "
+                f"device={card.id!r}"
             )
         elements = dtypes.named("bfloat16") if kind == "B" else gpu_arrays.source(kind, nbytes)
         place(kernel, card, elements, wanted)

@@ -67,8 +67,8 @@ def options_of(text: str, signature: Signature, given: Mapping[str, object]) -> 
         found["finishes"] = "yes"
         if found["elements"] == "many":
             raise KernelError(
-                f"{signature.name} has a loop with the grid's stride: a kernel that makes running "
-                "sums has so many elements for each thread: say elements=1, for example"
+                f"{signature.name} has a grid-stride loop, but in a kernel for running sums each "
+                "thread has a fixed number of elements: pass it, such as elements=1"
             )
     if not signature.takes_n and found["sizes"] == "any":
         found["sizes"] = "full_blocks"
@@ -288,10 +288,10 @@ def traits_of(signature: Signature, options: Mapping[str, str]) -> int:
     code, name, out = signature.code, signature.name, signature.named("out")
     if "finishes" not in options:
         if len(re.findall(rf"\b{out}\b", code)) == 1:
-            raise KernelError(f"{name} stores no sum: its code does not use {out}")
+            raise KernelError(f"{name} stores no sum: its code never uses {out}")
         raise KernelError(
-            f"it does not show whether {name} leaves one sum in {out}[0] or one for each "
-            "block: say finishes=True or finishes=False, or in the text: // gpureduce: finishes=yes"
+            f"it is unclear whether {name} stores one sum in {out}[0] or one per block: pass "
+            "finishes=True or finishes=False, or write in the text: // gpureduce: finishes=yes"
         )
     alone = options.get("alone") == "yes"
     traits = _ELEMENTS[options["elements"]]

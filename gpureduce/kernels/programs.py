@@ -96,8 +96,8 @@ def device_code(text: str, folder: str | None = None) -> str:
     launch = re.search(r"<<<", without_comments(text))
     if launch:
         raise KernelError(
-            f"line {line_at(text, launch.start())} has a launch in device code: gpureduce "
-            "launches a kernel itself, and has no launches by kernels"
+            f"line {line_at(text, launch.start())} launches a kernel from device code, which "
+            "gpureduce does not support: it launches kernels itself"
         )
     return text
 

@@ -175,9 +175,9 @@ def _template(code: str, start: int, name: str) -> tuple[list[str], list[str], l
         values.append(value.strip())
     if kinds.count("type") > 2 or "" in kinds:
         raise KernelError(
-            f"the template of {name} has parameters that gpureduce does not know: it takes "
-            "typename In and typename Acc (or one type for both), the block size, and other "
-            "numbers, as in template <typename In, typename Acc, unsigned block>"
+            f"the template of {name} has unknown parameters: gpureduce fills in typename In and "
+            "typename Acc (or one type for both), the block size, and numbers with a default, as "
+            "in template <typename In, typename Acc, unsigned block>"
         )
     types = iter(("In", "Acc") if kinds.count("type") == 2 else ("Acc",))
     return [next(types) if kind == "type" else kind for kind in kinds], names, values
@@ -222,8 +222,8 @@ def _numbers(
         value = next((one for one in numbers if one is not None), None)
         if value is None:
             raise KernelError(
-                f"the template of {kernel} has the number {names[i]}, whose value stands nowhere: "
-                f"give it a default, as in template <int {names[i]} = 4>"
+                f"the template parameter {names[i]} of {kernel} has no value: give it a default, "
+                f"as in template <int {names[i]} = 4>"
             )
         kinds[i] = str(value)
         found.append((names[i], value))
@@ -277,9 +277,9 @@ def _pair(name: str, elements: str, sums: str, others: Mapping[str, str]) -> tup
     load = "u32" if (load, acc) == ("i32", "u32") else load
     if load not in PAIRS[acc]:
         raise KernelError(
-            f"{name} adds up {elements} in {sums}, which is no accumulator for "
-            "such elements: integers of 64 bits are added up in 64 bits, smaller ones in 32 bits "
-            "or more, in float or in double; floats in float or double"
+            f"{name} sums {elements} in {sums}, which cannot hold such sums: sum integers of 64 "
+            "bits in 64 bits, in float or in double; smaller integers in 32 bits or more, in "
+            "float or in double; floats in float or double"
         )
     return load, acc
 
@@ -299,7 +299,7 @@ def check_text(text: str) -> None:
     """Raises for a text that no compiler can read."""
     if len(text) > MOST_LETTERS:
         raise KernelError(
-            f"the text has {len(text)} characters, and at most {MOST_LETTERS} are read"
+            f"the text has {len(text)} characters, and may have at most {MOST_LETTERS}"
         )
     try:
         text.encode()
@@ -327,7 +327,7 @@ def read(text: str, name: str | None = None, program: str = "", scans: bool = Fa
             f"there are {len(kernels)} kernels in the text: name one of {', '.join(names)}"
         )
     if name is not None and name not in names:
-        raise KernelError(f"there is no kernel {name!r} in the text; there is {', '.join(names)}")
+        raise KernelError(f"there is no kernel {name!r} in the text; there are {', '.join(names)}")
     head = kernels[names.index(name) if name else 0]
     same = [one.start() for one in kernels if one[1] == head[1]]
     if len(same) > 1 and not re.search(r"(?m)^[ \t]*#[ \t]*el", code[same[0] : same[-1]]):
@@ -534,9 +534,9 @@ def _with_roles(
     for i, one in enumerate(given):
         if i not in roles:
             raise KernelError(
-                f"{kernel} has the parameter '{_short(one)}', and gpureduce has nothing "
-                "for it: it passes the elements, the sums, the number of elements, the size and "
-                "the number of blocks, scratch memory and a ticket"
+                f"gpureduce cannot fill in the parameter '{_short(one)}' of {kernel}: it passes "
+                "the elements, the sums, the number of elements, the size and the number of "
+                "blocks, scratch memory and a ticket"
             )
     return tuple(Parameter(one.type, one.name, roles[i]) for i, one in enumerate(given))
 

@@ -70,9 +70,9 @@ def given(spec: str | os.PathLike[str] | Mapping[str, Any]) -> Mapping[str, Any]
     try:
         return tomllib.loads(text_files.read(spec))
     except RecursionError:
-        raise ValueError(f"{spec} is no TOML: it is nested too deeply") from None
+        raise ValueError(f"{spec} is not valid TOML: it is nested too deeply") from None
     except ValueError as error:
-        raise ValueError(f"{spec} is no TOML: {error}") from error
+        raise ValueError(f"{spec} is not valid TOML: {error}") from error
 
 
 def checked(spec: str | os.PathLike[str] | Mapping[str, Any]) -> Spec:
@@ -185,4 +185,4 @@ def _check_rule(rule: str, where: str) -> None:
         hint = f"did you mean {near[0]}?" if near else f"a rule is one of: {FORMS}"
         raise ValueError(f"{where} has the rule {rule!r}; {hint}")
     if found["unit"] == "times the least" and found["name"] != "global_load_sectors":
-        raise ValueError(f"{where}: the least is known for global_load_sectors, not in {rule!r}")
+        raise ValueError(f"{where}: no least is known in {rule!r}, only for global_load_sectors")

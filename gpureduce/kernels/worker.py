@@ -234,8 +234,8 @@ def _do(job: Job, results: BinaryIO) -> None:
         strategy = job.kernel.strategy()
     except ImportError as error:
         raise KernelError(
-            f"{error}; its global arrays count against limits.memory_bytes, which is "
-            f"{job.limits.memory_bytes}"
+            f"{error}: the kernel's global arrays count towards "
+            f"limits.memory_bytes={job.limits.memory_bytes}"
         ) from None
 
     def tell(kind: str, what: object) -> None:

@@ -22,7 +22,7 @@ _TIE = 1.02  # times within this ratio count as equal
 
 def _notes(*records: Record) -> list[str]:
     if any(record.emulated for record in records):
-        raise ValueError("emulated times stand beside no GPU's: pass a GPU's record")
+        raise ValueError("emulated times are never compared with a GPU's: pass the record of a GPU")
     return list(dict.fromkeys(provenance_note(record) for record in records))
 
 

@@ -46,8 +46,8 @@ def _rows(results: Record | Iterable[Any]) -> list[Any]:
     rows = list(results.rows) if isinstance(results, Record) else list(results)
     if not rows:
         raise ValueError(
-            "there is nothing to draw: no rows were given; gpureduce.benchmark yields its rows "
-            "once, so keep them in a list"
+            "there are no rows to draw: gpureduce.benchmark yields its rows only once, so keep "
+            "them in a list"
         )
     if not all(hasattr(row, "source") for row in rows):
         raise TypeError(
@@ -62,8 +62,8 @@ def _one_clock(sources: Iterable[str]) -> None:
     found = set(sources)
     if "emulator" in found and len(found) > 1:
         raise ValueError(
-            "emulated times and real ones do not go into one chart: an emulated GPU's tell nothing "
-            "about a card"
+            "emulated and measured times cannot share a chart: emulated times say nothing about "
+            "the speed of a GPU"
         )
 
 

@@ -140,8 +140,7 @@ def sum_parts(
         return _sum(call, row, found, streams, start)
     if streams:
         raise ValueError(
-            "stream is not for sums along axes, which run on the streams of the parts' producers: "
-            "leave it out"
+            "with axis, the sums run on the streams of the parts' producers: leave stream out"
         )
     cut = parts_along_axes.cut_of(found, axis, keepdims, parts_axis)
     return parts_along_axes.add(
@@ -162,7 +161,7 @@ def _checked(parts: Iterable[Any]) -> tuple[Any, ...]:
         )
     found = listed("parts", parts)
     if not found:
-        raise ValueError("parts must have one array at least, whose dtype is that of the sum")
+        raise ValueError("parts must have at least one array, which sets the dtype of the sum")
     return found
 
 
@@ -180,7 +179,7 @@ def _module(call: Arguments, strategy: registry.Strategy) -> ModuleType | None:
     is_name = isinstance(call.device, str)
     if not (call.device is None or (is_name and devices.is_emulator(call.device))):
         raise ValueError(
-            "device must be None or 'emulator', as each part is added up where it lies, not "
+            "device must be None or 'emulator', because each part is summed where it is, not "
             f"{shown(call.device)}"
         )
     return None if strategy.kind == "host" else gpu_arrays.module_for(call.device)
@@ -221,13 +220,13 @@ def _on_host(
     try:
         array = arrays.as_array(part)
         if streams and streams[number]:
-            raise ValueError("it lies in host memory, and has no stream")
+            raise ValueError("it is in host memory, so its entry of stream must be None")
         plan = resolve(call._replace(device=None), strategy, array.dtype)
         if not plan.on_host:
             if not (strategy.name == "fast" and plan.conversion.result.kind in "iu"):
                 raise ValueError(
-                    f"it lies in host memory, which {strategy.name}, a GPU kernel, does not read: "
-                    "auto and exact add up parts anywhere"
+                    f"it is in host memory, which {strategy.name}, a GPU kernel, cannot read: use "
+                    "auto or exact"
                 )
             plan = plan.by("cpu")
         total = value = None

@@ -64,13 +64,13 @@ def cut_of(parts: tuple[Any, ...], axis: Any, keepdims: bool, parts_axis: Any) -
             )
     dims = len(shapes[0])
     if dims == 0:
-        raise ValueError("part 0 has no dimensions: it is no slice along an axis")
+        raise ValueError("part 0 is a number: with axis, each part must have a dimension")
     (cut,) = groups.reduced_axes(whole("parts_axis", parts_axis, -(2**31), 2**31), dims)
     for number, shape in enumerate(shapes):
         if len(shape) != dims or any(i != cut and n != shapes[0][i] for i, n in enumerate(shape)):
             raise ValueError(
-                f"part {number} has the shape {tuple(shape)}, and part 0 {tuple(shapes[0])}: "
-                f"slices of one array along axis {cut} differ there only"
+                f"part {number} has the shape {tuple(shape)}, and part 0 has {tuple(shapes[0])}: "
+                f"parts may differ in axis {cut} only"
             )
     return Cut(groups.reduced_axes(axis, dims), bool(keepdims), cut, tuple(shapes[0]))
 
@@ -81,7 +81,7 @@ def check_dtypes(parts: Iterable[tuple[int, str]]) -> None:
     for number, name in others:
         if name != wanted:
             raise TypeError(
-                f"parts must be of one dtype: part {first} is of {wanted}, and part {number} of "
+                f"all parts must have one dtype: part {first} has {wanted}, and part {number} has "
                 f"{name}"
             )
 

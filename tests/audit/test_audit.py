@@ -183,7 +183,11 @@ def test_distances():
         (lambda x: np.array([None]), TypeError, "the result has the dtype object"),
         (lambda x: x.astype("g"), TypeError, "has the dtype .*: return float64"),
         (lambda x: iter(x), TypeError, "a function must return arrays or numbers"),
-        (lambda x: {"a": []}, TypeError, "the function returned {'a': .*, which has no arrays"),
+        (
+            lambda x: {"a": []},
+            TypeError,
+            "the function returned {'a': .*, which contains no arrays",
+        ),
         (lambda x: np.ma.masked_array(x, x > 0), TypeError, "the result is masked_array"),
     ],
 )

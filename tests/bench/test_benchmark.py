@@ -180,7 +180,7 @@ def test_peers_that_are_not_there(monkeypatch):
         ({"peers": ["tensorflow"]}, ValueError, "no peer 'tensorflow'; there are cub, load_only"),
         ({"measure": ["call"], "ways": ["slow"]}, ValueError, "ways must be one of default"),
         ({"measure": ["all"]}, ValueError, "measure must be one of kernel, apart, call, host"),
-        ({"measure": ["apart"]}, ValueError, "cpu launches nothing that could be measured apart"),
+        ({"measure": ["apart"]}, ValueError, "kernels one by one, and cpu launches none"),
         *(({name: value}, TypeError, f"{name} must be a list, such as [") for name, value in (
             ("ways", "default"), ("strategies", "cpu"), ("dtypes", "int32"), ("peers", "numpy"),
             ("sizes", 100))),
@@ -259,7 +259,7 @@ def test_a_kernel_of_yours_beside_others():
     from gpureduce import plot
 
     plot.times([row for row in rows if row.measure == "kernel"])
-    with pytest.raises(ValueError, match="do not go into one chart"):
+    with pytest.raises(ValueError, match="cannot share a chart"):
         plot.times([rows[0], dataclasses.replace(rows[1], source="cuda_event")])
 
 

@@ -115,7 +115,7 @@ def test_command(kind, device, words, names, texts, three_devices, tmp_path, cap
         (["--segments", *CPU, "--grid", "3"], "--grid is not for --segments, which takes --sizes"),
         (["--segments", *CPU, "--output", "a.csv"], "--output must end in .json"),
         (["--segments", "--dtypes", "float80"], "float32, float16, bfloat16, float64, int64"),
-        (["--devices", "cpu"], "--devices takes GPUs, or emulated ones"),
+        (["--devices", "cpu"], "--devices takes real or emulated GPUs"),
         (["--devices", "emulator:7"], "there is no device 'emulator:7'"),
         (["--devices", "emulator", "--csv"], "--csv is not for --devices, which takes --sizes"),
         (["--devices", "emulator", "--output", "x.csv"], "--output must end in .json"),

@@ -243,7 +243,7 @@ def test_an_assignment_of_ones_own(tmp_path, capsys, monkeypatch):
         (["check"], "name the assignment"),
         (["check", "first_three"], "did you mean first_tree?"),
         (["export", "first_tree"], "name the system by --for: nbgrader, otter"),
-        (["new", "a-b"], "the folder's name is the kernel's"),
+        (["new", "a-b"], "a folder's name is also the kernel's"),
         (["export", "first_tree", "--for", "otter", "--seed", "-1"], "seed must be"),
     ],
 )
@@ -274,5 +274,5 @@ def test_odd_assignments(tmp_path):
         for path, text in bundles.export(one, system, SEED).items():
             if path.startswith(("release", "repository")):
                 assert str(SEED) not in str(text), path
-    with pytest.raises(ValueError, match="files are named as the folder"):
+    with pytest.raises(ValueError, match="files are named after the folder"):
         bundles.export(assignments.Assignment("my $(task)", one.files), "github", SEED)

@@ -304,8 +304,8 @@ def test_no_file_of_somebody_else_is_replaced(tmp_path, name, capsys):
         (["--csv", "g.txt"], "--csv must end in .csv"),
         (["--name", "a", "--csv", "g.csv"], "--name is for one submission"),
         (["--gradescope", "--html", "g.html"], "--gradescope is for one submission"),
-        (["--html", "/dev/null"], "a folder is written beside it"),
-        (["--html", "class/g.html"], "name a file beside the submissions' folder"),
+        (["--html", "/dev/null"], "--html takes a file's name"),
+        (["--html", "class/g.html"], "name a file outside the submissions' folder"),
         (["--limit", "0"], "seconds must be above 0"),
         (["--jobs", "0"], "--jobs must be from 1"),
     ],
@@ -343,7 +343,8 @@ def test_a_start_file_that_is_no_text(tmp_path, capsys):
     made(tmp_path, {"spec.toml": SPEC, "class/a.cu": "", "start.cu": b"\xff"})
     assert main(words(tmp_path, *outputs(tmp_path))) == 2
     assert (
-        "start.cu: it is no text" in capsys.readouterr().err and not (tmp_path / "g.csv").exists()
+        "start.cu: it is not UTF-8 text" in capsys.readouterr().err
+        and not (tmp_path / "g.csv").exists()
     )
 
 

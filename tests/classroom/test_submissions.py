@@ -104,16 +104,16 @@ DEEP = "[" * 200_000
 HOSTILE = {
     "empty.cu": (b"", "there is no kernel"),
     "nul.cu": (b"\0" * 99, "there is no kernel"),
-    "utf16.cu": (TREE.encode("utf-16"), "no text in UTF-8"),
-    "large.cu": (b"x" * (2 << 20), "it has 2 MiB, and may have 1 MiB"),
+    "utf16.cu": (TREE.encode("utf-16"), "not UTF-8 text"),
+    "large.cu": (b"x" * (2 << 20), "the file has 2 MiB; at most 1 MiB"),
     "broken.ipynb": (b'{"cells": [', "is not JSON"),
     "deep.ipynb": (DEEP.encode(), "is not JSON"),
     "list.ipynb": (b"[1, 2]", "there must be one cell that begins with %%kernel called my_rung"),
     "odd.ipynb": (b'{"cells": [5, {"source": 5}, {"source": [5]}]}', "there are none"),
     "option.ipynb": (notebook("%%kernel my_rung --speed 9\n" + TREE).encode(), "--speed"),
     "others.ipynb": (notebook("%%kernel a\nx", "%%kernel b\nx").encode(), "there are a, b"),
-    "syntax.py": (b"def", "it is no Python"),
-    "deep.py": (b"x = " + b"(" * 5000 + b")" * 5000, "it is no Python"),
+    "syntax.py": (b"def", "it is not valid Python"),
+    "deep.py": (b"x = " + b"(" * 5000 + b")" * 5000, "it is not valid Python"),
     "none.py": (b"x = 'text'", "there must be one string with a kernel"),
 }
 
@@ -138,7 +138,7 @@ def test_no_link_is_followed(tmp_path):
     found = submissions.find(tmp_path / "class", "")
     assert [one.student for one in found] == ["a", "b", "c", "e", "loop", "pipe"]
     assert all(one.path is None and one.problem for one in found)
-    with pytest.raises(gpureduce.KernelError, match="is no file"):
+    with pytest.raises(gpureduce.KernelError, match="is not a file"):
         submissions.read(tmp_path / "class" / "a.cu", "")
 
 

@@ -48,7 +48,7 @@ def test_sum_along_an_axis(command, tmp_path):
     assert command("sum", tmp_path / "a.npy", "--axis", "0", *written)[0] == 0
     np.testing.assert_array_equal(np.load(tmp_path / "sums.npy"), array.sum(axis=0))
     status, _, err = command("sum", tmp_path / "a.npy", "--strategy", "cpu", "numpy", *written)
-    assert status == 2 and "--output takes the sums of one strategy" in err
+    assert status == 2 and "--output writes the sums of one strategy" in err
     assert command("sum", tmp_path / "a.npy", "--output", "")[0] == 2  # it wrote nothing
 
 
@@ -150,9 +150,9 @@ def broken_files(folder):
         whole.replace(b"'<i4'", b"' , '"), whole.replace(b"'<i4'", b"'|O '"),
     ):  # fmt: skip
         yield text, ""
-    yield empty, "it is an archive, as numpy.savez writes"  # it was summed as an empty array
-    yield archive, "it is an archive, as numpy.savez writes"
-    yield pickle.dumps([1, 2]), "it does not begin as numpy.save begins one"
+    yield empty, "is an archive, as numpy.savez writes"  # it was summed as an empty array
+    yield archive, "is an archive, as numpy.savez writes"
+    yield pickle.dumps([1, 2]), "its first bytes are not those of one"
     yield objects, "its elements are Python objects, not numbers"
     yield whole[:9], "reading"
     yield whole[:40], "reading array header"
@@ -169,7 +169,7 @@ def test_files_that_are_not_a_whole_array_are_named(command, tmp_path):
         file.write_bytes(text)
         status, out, err = command("sum", file)
         assert status == 2 and not out and err.count("\n") == 1, err
-        assert err.startswith(f"gpureduce: {file} is no whole .npy file: ") and words in err
+        assert err.startswith(f"gpureduce: {file} is ") and words in err
 
 
 @pytest.mark.parametrize("mode", [[], ["--axis"], ["--scan"], ["--segments"]])

@@ -50,7 +50,7 @@ def test_races(command, tmp_path):
     assert command("races", "missing_barrier", "--svg", path)[0] == 0
     assert "<svg" in path.read_text()
     status, _, err = command("races", "sequential", "--svg", tmp_path / "none.svg")
-    assert status == 2 and "no race to draw" in err
+    assert status == 2 and "no race to show" in err
 
 
 WRONG = """__global__ void wrong(const int *in, int *out, int n)

@@ -23,7 +23,7 @@ REFUSED = {
     "sum": "FILE.npy is missing; write it before options that take several words",
     "segments": "VALUES.npy, IDS.npy are missing",
     "segments a.npy": "IDS.npy is missing",
-    "sum a.npy b.npy": "there is no place for the argument 'b.npy'",
+    "sum a.npy b.npy": "unexpected argument 'b.npy'",
     "sum a.npy --axis 0 --axis 1": "--axis is given twice",
     "bench --sizes 10 --sizes 20": "--sizes is given twice",
     "sum a.npy --blok 3": "sum has no option '--blok': did you mean --block?",
@@ -35,7 +35,7 @@ REFUSED = {
     "explain sequental": "there is no strategy 'sequental': did you mean sequential?\n",
     "races warp_volatil": "there is no strategy 'warp_volatil': did you mean warp_volatile?\n",
     "replay sequental": "there is no strategy 'sequental': did you mean sequential?\n",
-    "replay sequential --open": "--open shows the page that --output names",
+    "replay sequential --open": "--open shows the page that --output writes",
     "explain cascade --dtype float23": "there is no dtype 'float23': did you mean float32",
     "bench --strategies fats": "there is no strategy 'fats': did you mean fast?\n",
     "bench --lecture trapzoid": "there is no lecture 'trapzoid': did you mean trapezoid?\n",
@@ -67,11 +67,11 @@ def test_a_file_has_no_usage_and_is_named_in_words(command, tmp_path):
         (missing, f"there is no file {missing}"),
         ("\x1b[2J\u202e.npy", r"there is no file \x1b[2J\u202e.npy"),
         (folder, f"{folder}: is a directory"),
-        (text, f"{text} is no whole .npy file: it does not begin as numpy.save begins one"),
+        (text, f"{text} is not a .npy file: its first bytes are not those of one"),
     ]:
         assert command("sum", path) == (2, "", f"gpureduce: {said}\n")
     (tmp_path / "t.cu").write_bytes(b"\xff")
-    said = f"gpureduce: {tmp_path / 't.cu'}: it is no text in UTF-8 (byte 0): save it as UTF-8\n"
+    said = f"gpureduce: {tmp_path / 't.cu'}: it is not UTF-8 text (byte 0): save it as UTF-8\n"
     assert command("check", tmp_path / "t.cu") == (2, "", said)
     (tmp_path / "t.cu").write_text("__global__ int f(int *a) {}")
     said = "gpureduce: line 1: f returns int; a kernel returns void\n"

@@ -87,7 +87,7 @@ def test_content_that_no_accumulator_has_is_refused():
     for source, at, byte in strange:
         bad = bytearray(source[:-8])
         bad[at] = byte
-        with pytest.raises(ValueError, match="no accumulator"):
+        with pytest.raises(ValueError, match="not an accumulator"):
             Accumulator.from_bytes(_signed(bad))
     both = bytearray(Accumulator("complex64").add([1j]).to_bytes()[:-8])
     both[6] = 1
@@ -125,7 +125,7 @@ def test_a_count_that_would_wrap_around_is_refused():
         total += total
     assert total.count == 2**63 and total.value() == np.inf
     before = total.to_bytes()
-    with pytest.raises(OverflowError, match=r"less than 2\^64 elements"):
+    with pytest.raises(OverflowError, match=r"fewer than 2\^64 elements"):
         total += total
     assert total.to_bytes() == before and Accumulator.from_bytes(before) == total
     less = Accumulator("float64").add([-np.finfo(float).max])
@@ -142,7 +142,7 @@ def test_values_of_other_dtypes():
             for target in FLOATS:
                 assert bits_of(total.value(numpy_dtype(target))) == expected_bits(row, target)
     assert Accumulator("float32").add([1, 2]).value(complex) == 3
-    with pytest.raises(TypeError, match="imaginary"):
+    with pytest.raises(TypeError, match="cannot add complex numbers"):
         Accumulator(complex).add([1j]).value(float)
     with pytest.raises(TypeError, match="float or complex"):
         Accumulator(float).value(int)
@@ -161,13 +161,13 @@ def test_arrays_of_other_dtypes():
     with pytest.raises(TypeError, match="cannot be summed"):
         Accumulator("float64").add(np.array(["a"]))
     for name in ("int64", "bool", "S3"):
-        with pytest.raises(TypeError, match="an accumulator is of"):
+        with pytest.raises(TypeError, match="an accumulator's dtype is one of"):
             Accumulator(name)
     with pytest.raises(TypeError, match="cannot be added"):
         Accumulator("float32") + Accumulator("float64")
     with pytest.raises(ValueError, match="stream is for arrays on a GPU"):
         Accumulator().add(np.ones(3), stream=1)
-    with pytest.raises(TypeError, match=r"another accumulator is added by \+="):
+    with pytest.raises(TypeError, match=r"write acc \+= other"):
         Accumulator().add(Accumulator())
 
 
@@ -248,7 +248,7 @@ def test_accumulators_are_not_arrays():
     for array in ([acc, acc], acc, (acc,), [[acc], [acc]], [1.0, acc], np.array([acc], object)):
         with pytest.raises(TypeError, match=words):
             gpureduce.sum(array)
-        with pytest.raises(TypeError, match=f"{words}|another accumulator is added by"):
+        with pytest.raises(TypeError, match=f"{words}|to add another accumulator"):
             Accumulator().add(array)
     for left in (np.ones(2), 1.0, [1.0], np.float32(1)):
         with pytest.raises(TypeError, match=r"\+ Accumulator is not defined: acc \+= array adds"):

@@ -242,9 +242,9 @@ def test_a_device_array():
     del capsule  # nobody took it
     with pytest.raises(BufferError, match="without a copy"):
         found.__dlpack__(copy=True)
-    with pytest.raises(TypeError, match="takes one : per axis"):
+    with pytest.raises(TypeError, match="takes only : for each axis"):
         found[0]
-    with pytest.raises(TypeError, match=r"not copied silently: call its to_numpy\(\)"):
+    with pytest.raises(TypeError, match=r"never copied silently: call its to_numpy\(\)"):
         np.asarray(found)
     with pytest.raises(TypeError, match=r"a number, not one of shape \(4, 3\): call to_numpy"):
         float(found)
@@ -255,7 +255,7 @@ def test_bfloat16_on_the_device():
     found = add(ByDLPack(array), axis=1).value
     assert found.dtype == "bfloat16"
     assert_equal(found.to_numpy(), expected(array, axis=1))
-    with pytest.raises(AttributeError, match="has no bfloat16; DLPack has"):
+    with pytest.raises(AttributeError, match="cannot describe bfloat16"):
         found.__cuda_array_interface__  # noqa: B018
     assert add(found).value == array.astype(np.float64).sum()
 
@@ -277,7 +277,7 @@ def test_memory_of_results_is_freed():
 
 
 ERRORS = [
-    (ValueError, "row_warp", {"axis": 0}, "adds up rows whose elements are neighbours in memory"),
+    (ValueError, "row_warp", {"axis": 0}, "sums rows whose elements are adjacent in memory"),
     (TypeError, "exact", {"axis": 0, "where": 1}, "where must be an array of booleans"),
     (ValueError, "row_split", {"axis": 1, "grid": 3}, "row_split chooses its own grid"),
     (
@@ -287,7 +287,7 @@ ERRORS = [
         "at most 256 threads, not of 512",
     ),
     (ValueError, "row_warp", {"axis": 1, "block": 33}, "block must be"),
-    (ValueError, "row_warp", {"axis": 1, "finish": "host"}, "finish='host' is not for row_warp"),
+    (ValueError, "row_warp", {"axis": 1, "finish": "host"}, "row_warp cannot use finish='host'"),
     (np.exceptions.AxisError, "fast", {"axis": 2}, "axis 2 is out of bounds"),
     (ValueError, "fast", {"axis": (0, 0)}, "names an axis twice"),
     (TypeError, "fast", {"axis": 0, "where": [1, 0]}, "where must be an array of booleans"),
@@ -336,7 +336,7 @@ def test_the_parts_of_complex_sums_keep_their_initial_numbers():
 def test_an_initial_number_that_no_float64_holds():
     for strategy in ("exact", "fast"):
         with pytest.raises(
-            ValueError, match=r"an initial number that is a float64, such as 9007199254740992"
+            ValueError, match=r"initial must be exactly a float64, such as 9007199254740992"
         ):
             add(np.ones((1, 1)), strategy, axis=1, initial=2**53 + 1)
     assert add(np.ones((1, 1)), "exact", axis=1, initial=2**53).value.tolist() == [2.0**53]
@@ -365,14 +365,14 @@ def test_places_of_sums_that_cannot_be_written():
 
 
 def test_odd_producers():
-    with pytest.raises(TypeError, match="of kind 'c' and 4 bytes on a GPU cannot be summed"):
+    with pytest.raises(TypeError, match="of kind 'c' and 4 bytes cannot be summed"):
         add(ByInterface(np.ones(4, np.float32), typestr="<c4"), axis=0)
     huge = ByInterface(np.ones(4), shape=(0, 2**62, 2**62), strides=(0, 0, 0))
     with pytest.raises((MemoryError, BufferError)):
         add(huge, axis=0)
     masked = ByInterface(np.ones((2, 3)))
     small = on_device(np.ones((1, 3), bool))
-    with pytest.raises(ValueError, match="of a ByInterface it must be"):
+    with pytest.raises(ValueError, match="as a ByInterface it must have"):
         add(masked, axis=0, where=small)
 
 
@@ -390,10 +390,10 @@ def test_views_of_a_device_array_are_checked():
 def test_a_kernel_for_an_axis_makes_no_whole_sums():
     array = np.ones(100, np.float32)
     with pytest.raises(
-        ValueError, match=r"row_warp makes sums along an axis: name one, as in gpureduce.sum"
+        ValueError, match=r"row_warp sums along an axis: pass axis, as in gpureduce.sum"
     ):
         gpureduce.sum(array, "row_warp", device="emulator")
-    with pytest.raises(ValueError, match="row_warp makes sums along an axis"):
+    with pytest.raises(ValueError, match="row_warp sums along an axis"):
         add(ByInterface(array), "row_warp")
     with pytest.raises(ValueError, match="row_warp"):
         list(gpureduce.benchmark(["row_warp"], sizes=[100], device="emulator", repeats=1))

@@ -93,17 +93,17 @@ HALF = filled("complex64").to_digits()
     [
         (GOOD.astype(np.float64), TypeError, "an array of int64, .*not of float64"),
         (GOOD.astype(np.int32), TypeError, "not of int32"),
-        (GOOD[:-1], ValueError, r"digits are 75 numbers, or 146 .*shape \(74,\)"),
+        (GOOD[:-1], ValueError, r"must have 75 numbers, or 146 .*shape \(74,\)"),
         (np.stack([GOOD, GOOD]), ValueError, r"shape \(2, 75\)"),
         (np.zeros(75, np.int64), ValueError, "digits of 1 to"),
         (-GOOD, ValueError, "digits of 1 to"),
-        (GOOD + filled("float64").to_digits(), ValueError, "accumulators of one dtype"),
-        (np.append(GOOD, GOOD[4:]), ValueError, "accumulators of one dtype"),
-        (filled("complex64").to_digits()[:75], ValueError, "accumulators of one dtype"),
-        (np.ones(75, np.int64), ValueError, "accumulators of one dtype"),
-        *((np.concatenate([HALF[:1], [word], HALF[2:]]), ValueError, "accumulators of one dtype")
+        (GOOD + filled("float64").to_digits(), ValueError, "digits of one dtype"),
+        (np.append(GOOD, GOOD[4:]), ValueError, "digits of one dtype"),
+        (filled("complex64").to_digits()[:75], ValueError, "digits of one dtype"),
+        (np.ones(75, np.int64), ValueError, "digits of one dtype"),
+        *((np.concatenate([HALF[:1], [word], HALF[2:]]), ValueError, "digits of one dtype")
           for word in (0, 1, 2**31 + 2, 2**32, -1)),  # complex numbers of half precision
-        ("digits", TypeError, "an array of int64|aligned array"),
+        ("digits", TypeError, "must be an array of int64|aligned array"),
     ],
 )  # fmt: skip
 def test_other_numbers_are_refused(words, kind, text):
@@ -135,7 +135,7 @@ def test_digits_of_earlier_versions(dtype):
     assert Accumulator.from_digits(words) == parts[0] + parts[1]
     assert same_bits(gpureduce.from_digits(words), (parts[0] + parts[1]).value())
     mixed[:2] += 1, format_  # one of them, added to two of this version
-    with pytest.raises(ValueError, match="not the sum of accumulators of one dtype"):
+    with pytest.raises(ValueError, match="not the sum of digits of one dtype"):
         Accumulator.from_digits(mixed)
 
 
@@ -150,10 +150,10 @@ def test_digits_of_two_dtypes_are_no_sum(one, other, times):
     """They were read as a third dtype, whose number is the mean of theirs."""
     words = filled(one).to_digits() * times[0] + filled(other).to_digits() * times[1]
     for read in (Accumulator.from_digits, gpureduce.from_digits):
-        with pytest.raises(ValueError, match="not the sum of accumulators of one dtype"):
+        with pytest.raises(ValueError, match="not the sum of digits of one dtype"):
             read(words)
     rows = np.stack([filled(one).to_digits(), words])
-    with pytest.raises(ValueError, match="not the sum of accumulators of one dtype"):
+    with pytest.raises(ValueError, match="not the sum of digits of one dtype"):
         gpureduce.from_digits(rows)
 
 
@@ -197,7 +197,7 @@ def test_digits_are_rounded_to_any_float():
         assert found.dtype == np.dtype(dtype).newbyteorder("=") and found.tolist() == [3, 3]
     assert gpureduce.from_digits(complex_, ">c16") == 3
     for dtype in (np.longdouble, np.clongdouble, "m8[s]", int, bool, "U3", "O"):
-        with pytest.raises(TypeError, match="rounded to a float or complex dtype, not"):
+        with pytest.raises(TypeError, match="must be a float or complex dtype, not"):
             gpureduce.from_digits(real, dtype)
     words = gpureduce.digits(np.full((3, 2), 1 / 3, np.float64), 0)
     for dtype in ("float16", "bfloat16", "float32", "float64"):
@@ -207,7 +207,7 @@ def test_digits_are_rounded_to_any_float():
     with pytest.raises(TypeError, match="digits of real sums cannot be rounded to complex64"):
         gpureduce.from_digits(words, "complex64")
     words[1, 40] = -5
-    with pytest.raises(ValueError, match="no accumulators have these digits"):
+    with pytest.raises(ValueError, match="these numbers are not digits of accumulators"):
         gpureduce.from_digits(words)
     with pytest.raises(TypeError, match="dtype <U1 cannot be summed"):
         gpureduce.digits(["a"])

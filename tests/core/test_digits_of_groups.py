@@ -349,7 +349,7 @@ def test_errors(card):
         by_segment(card, ones, offsets=np.array([0, 3, 2, 3]))
     with pytest.raises(ValueError, match=r"rows, 3, (but offsets\[1\] is 2|not from 0 to 2)"):
         by_segment(card, ones, offsets=np.array([0, 2]))
-    with pytest.raises(TypeError, match="takes num_segments with segment_ids"):
+    with pytest.raises(TypeError, match="with segment_ids needs num_segments"):
         by_segment(card, ones, ids)
     for dtype in (np.int64, np.uint64) if card is not Host else ():
         with pytest.raises(TypeError, match="64-bit integers exactly"):
@@ -362,13 +362,13 @@ def test_errors(card):
 
 
 def test_arrays_in_host_memory_stay_there():
-    with pytest.raises(ValueError, match="made where the array lies, in host memory"):
+    with pytest.raises(ValueError, match="the array is in host memory, where its digits are made"):
         gpureduce.digits(np.ones(3), device="emulator")
-    with pytest.raises(ValueError, match="made where the array lies, in host memory"):
+    with pytest.raises(ValueError, match="the array is in host memory, where its digits are made"):
         gpureduce.segment_digits(np.ones(3), [0, 0, 0], num_segments=1, device="emulator")
     with pytest.raises(ValueError, match="stream is for arrays on a GPU"):
         gpureduce.digits(np.ones(3), stream=1)
-    with pytest.raises(TypeError, match="segment_ids lie on a GPU, and values"):
+    with pytest.raises(TypeError, match="segment_ids is on a GPU, and values"):
         gpureduce.segment_digits(
             np.ones(3), Emulated.put(np.zeros(3, int)), num_segments=1, device="emulator"
         )
@@ -401,7 +401,11 @@ def test_no_order_of_threads_shows(order):
     ("call", "kind", "text"),
     [
         (lambda f: f([1.0]), TypeError, "either segment_ids or offsets, not neither"),
-        (lambda f: f([1.0, 2], [0], num_segments=2), ValueError, "1 segment_ids for 2 rows"),
+        (
+            lambda f: f([1.0, 2], [0], num_segments=2),
+            ValueError,
+            "values has 2 rows, but segment_ids 1 ids",
+        ),
         (lambda f: f([1.0], [0], num_segments=-1), ValueError, "num_segments"),
         (lambda f: f([1.0], [0], num_segments=2**60), MemoryError, "num_segments="),
         (lambda f: f(np.ones((1, 1, 1)), [0], num_segments=1), ValueError, "1 or 2 dimensions"),

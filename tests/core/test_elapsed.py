@@ -191,7 +191,7 @@ def test_errors_leave_the_next_call_working():
     for _ in range(100):
         with pytest.raises(ValueError, match="block"):
             timing("redux", ByExchange(array_of("int32", 1000)), block=2048)
-        with pytest.raises(TypeError, match="cast the array first"):
+        with pytest.raises(TypeError, match="convert the array first"):
             timing(dtype="float16")
         with pytest.raises(gpureduce.CudaError):
             gpureduce.sum(THERE, "cub")

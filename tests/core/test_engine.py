@@ -109,5 +109,5 @@ def test_cooperative_limit_is_exact():
     big = np.ones(1 << 20, np.int32)
     most = gpureduce.sum(big, "grid_sync", block=1024, device="emulator").timing.grid
     assert int(gpureduce.sum(big, "grid_sync", block=1024, grid=most).value) == big.size
-    with pytest.raises(ValueError, match="on the card at once"):
+    with pytest.raises(ValueError, match="on the GPU at once"):
         gpureduce.sum(big, "grid_sync", block=1024, grid=most + 1, device="emulator")

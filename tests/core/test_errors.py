@@ -34,18 +34,18 @@ REFUSED = [
     ("sequential", {"grid": 3}, ValueError, "need grid=4 or more, not 3"),
     ("cascade", {"grid": 0}, ValueError, "grid must be from 1 to"),
     ("cluster", {"grid": 3}, ValueError, "multiple of 8"),
-    ("grid_sync", {"grid": 10**6}, ValueError, "on the card at once"),
+    ("grid_sync", {"grid": 10**6}, ValueError, "on the GPU at once"),
     ("sequential", {"finish": "later"}, ValueError, "one of host, relaunch, single"),
-    ("sequential", {"finish": "single"}, ValueError, "not for sequential, which takes 'relaunch'"),
-    ("last_block", {"finish": "host"}, ValueError, "not for last_block, which takes 'single'"),
+    ("sequential", {"finish": "single"}, ValueError, "sequential cannot use finish='single'"),
+    ("last_block", {"finish": "host"}, ValueError, "last_block cannot use finish='host'"),
     ("warp_shlf", {}, ValueError, "'warp_shlf': did you mean warp_shfl.* There are global_tree, "),
     ("Reduce5", {}, ValueError, "'Reduce5': did you mean reduce5"),
     ("xyzzy", {}, ValueError, "'xyzzy'; there are global_tree, .*; "
      "by segment: key_atomic, .*; wrong on purpose: global_race, [a-z_, ]+$"),
-    ("cascade", {"where": A > 0}, ValueError, "and takes no initial, where or out; auto, exact, "),
+    ("cascade", {"where": A > 0}, ValueError, "initial, where or out: use one of auto"),
     ("auto", {"dtype": "xyzzy"}, TypeError, "no dtype 'xyzzy'; there are bool, .*complex128"),
-    ("redux", {"dtype": float}, TypeError, "redux adds 32-bit integers"),
-    ("redux", {}, TypeError, "redux adds 32-bit integers"),  # int32 adds up in int64 by default
+    ("redux", {"dtype": float}, TypeError, "redux sums 32-bit integers"),
+    ("redux", {}, TypeError, "redux sums 32-bit integers"),  # int32 adds up in int64 by default
     ("sequential", {"dtype": complex}, TypeError, "fast, exact, cpu, numpy, auto can$"),
     ("cpu", {"device": "emulator"}, ValueError, "cpu runs on the CPU"),
     ("sequential", {"device": "cpu"}, ValueError, "sequential is a GPU kernel"),
@@ -97,7 +97,7 @@ def test_exact_takes_no_invalid_launch_of_any_dtype(dtype, device):
         with pytest.raises(ValueError, match=rf"grid must be from 1 to .*, not {grid}"):
             gpureduce.sum(array, "exact", device=device, grid=grid)
     if device != "emulator":
-        with pytest.raises(ValueError, match="exact has no block and grid on the CPU"):
+        with pytest.raises(ValueError, match="on the CPU, exact has no block and grid"):
             gpureduce.sum(array, "exact", device=device, block=64)
 
 
@@ -126,7 +126,7 @@ def test_the_docstring_tells_the_limits_of_exact():
 @pytest.mark.parametrize("strategy", ["auto", "sequential", "cpu"])
 def test_dtypes_without_a_sum(strategy, array):
     assert _host.sum_array(array, False, None) is None
-    words = r"cannot be summed; there are bool, int8.*complex128|dtype object holds Python's numb"
+    words = r"cannot be summed; supported are bool, int8.*complex128|dtype object cannot be summ"
     for timing in (True, False):
         with pytest.raises(TypeError, match=words):
             gpureduce.sum(array, strategy, timing=timing)
@@ -168,7 +168,7 @@ def test_arrays_on_a_gpu_are_not_copied_silently(strategy):
         def __array__(self, *_):
             raise AssertionError("copied behind the caller's back")
 
-    with pytest.raises(TypeError, match="lies on a GPU"):
+    with pytest.raises(TypeError, match="is on a GPU"):
         gpureduce.sum(OnGpu(), strategy)
 
 

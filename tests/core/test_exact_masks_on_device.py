@@ -230,15 +230,15 @@ def test_errors():
     x = np.ones((3, 4), np.float32)
     there, own = on_device(x), OfLibrary(x)
     cases = [
-        (lambda: exact.nanmean(there, 0), TypeError, "does not compare its elements"),
-        (lambda: exact.nancumsum(there, 0), TypeError, "functions are not known"),
+        (lambda: exact.nanmean(there, 0), TypeError, "compare the elements, which"),
+        (lambda: exact.nancumsum(there, 0), TypeError, "a library that gpureduce does not know"),
         (lambda: exact.mean(there, where=x > 0), TypeError, "same GPU"),
         (lambda: exact.mean(there, where=there), TypeError, "array of booleans"),
         (lambda: exact.mean(own, where=OfLibrary(x[:, :3] > 0)), ValueError, "does not broadcast"),
-        (lambda: exact.var(there, 0, mean=x[:1]), TypeError, "on the GPU of the other array"),
+        (lambda: exact.var(there, 0, mean=x[:1]), TypeError, "on the same GPU as the data"),
         (lambda: exact.var(there, 0, mean=2**60 + 1), ValueError, "float64 holds"),
-        (lambda: exact.var(there, 0, mean=on_device(x[0])), ValueError, "it must be"),
-        (lambda: exact.average(there, 0, x[0]), ValueError, "weights must lie on the same GPU"),
+        (lambda: exact.var(there, 0, mean=on_device(x[0])), ValueError, "it must have"),
+        (lambda: exact.average(there, 0, x[0]), ValueError, "weights has the shape"),
         (lambda: exact.average(there, 0, on_device(x.astype("f8"))), TypeError, "one type, dtype"),
         (lambda: exact.mean(on_device(np.arange(3))), TypeError, "int64: convert"),
         (lambda: exact.var(on_device(x + 1j)), TypeError, "real and imaginary parts"),

@@ -87,7 +87,7 @@ def test_errors_are_those_of_sums(call):
     for arguments, how, error, text in (
         (([1.0, 2.0], [0, 3]), {"num_segments": 2}, ValueError, r"segment_ids\[1\] is 3"),
         (([2**60, 2], [0, -1]), {"num_segments": 2}, ValueError, r"segment_ids\[1\] is -1"),
-        (([1.0], [0, 0]), {}, ValueError, "2 segment_ids for 1 rows"),
+        (([1.0], [0, 0]), {}, ValueError, "values has 1 rows, but segment_ids 2 ids"),
         (([1.0],), {}, TypeError, "either segment_ids or offsets"),
         (([1.0],), {"offsets": [0, 2]}, ValueError, "offsets must go from 0"),
         (([[[1.0]]], [0]), {}, ValueError, "1 or 2 dimensions"),

@@ -59,12 +59,12 @@ def test_sums_round_to_another_type():
 @pytest.mark.parametrize(
     ("arguments", "error", "said"),
     [
-        ({"dtype": "int32"}, TypeError, "exact words are of float16, .*, not int32"),
-        ({"k": 24}, ValueError, "give low"),
+        ({"dtype": "int32"}, TypeError, "exact words are made of float16, .*, not of int32"),
+        ({"k": 24}, ValueError, "pass low"),
         ({"low": -150}, ValueError, "low must be"),
         ({"low": -20, "k": 38}, ValueError, "k must be"),
         ({"low": -20, "dtype": "float64", "k": 9}, ValueError, "k must be"),
-        ({"like": [1.0]}, TypeError, "NumPy, CuPy or PyTorch, not list"),
+        ({"like": [1.0]}, TypeError, "NumPy, CuPy or PyTorch array, not list"),
         ({"lowest": 1}, TypeError, "unexpected keyword argument 'lowest': did you mean low"),
     ],
 )
@@ -75,7 +75,7 @@ def test_errors(arguments, error, said):
 
 @pytest.mark.parametrize("words", [np.zeros(8, np.int64), np.zeros(9), np.int64(3)])
 def test_words_that_are_none(words):
-    with pytest.raises(ValueError, match=r"exact words of float32 are int64 arrays \(\.\.\., 9\)"):
+    with pytest.raises(ValueError, match=r"words of float32 must be int64 of shape \(\.\.\., 9\)"):
         gpureduce.Accumulator.from_words(words)
 
 

@@ -251,7 +251,9 @@ def test_a_card_reads_only_memory_that_is_there(torch, strategy, timing):
         {"data": (address + 2**45, True)},
         {"data": (4096, True)},
     ):
-        with pytest.raises((BufferError, ValueError), match=r"not all memory|does not lie"):
+        with pytest.raises(
+            (BufferError, ValueError), match=r"cannot read all of this memory|is not on"
+        ):
             gpureduce.sum(OnCard(tensor, **changes), strategy, timing=timing)
         assert float(gpureduce.sum(tensor, strategy, timing=timing).value) == 1024
     repeated = OnCard(tensor, shape=(1000, 1024), strides=(0, 4))
@@ -340,7 +342,7 @@ def test_sums_after_a_refusal_during_a_capture(torch, strategy):
 def test_an_array_on_another_card_than_asked_for(torch):
     tensor = torch.ones(10, device="cuda:0")
     assert gpureduce.sum(tensor, "fast", device="cuda:0").value == 10
-    with pytest.raises(TypeError, match="lies on a GPU"):
+    with pytest.raises(TypeError, match="is on a GPU"):
         gpureduce.sum(tensor, device="cpu")
     with pytest.raises(BufferError, match="the emulator can read"):
         gpureduce.sum(tensor, "fast", device="emulator")

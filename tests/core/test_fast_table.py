@@ -233,7 +233,7 @@ def spoil(tmp_path, monkeypatch, text):
     path.parent.mkdir()
     path.write_text(text)
     before = gpureduce.fast_table("emulator")
-    with pytest.warns(RuntimeWarning, match="fast goes by its defaults: ") as warned:
+    with pytest.warns(RuntimeWarning, match="'fast' uses its built-in table: ") as warned:
         table_files.load_for(_emulator, [EMULATOR.name])
     assert gpureduce.fast_table("emulator") == before
     (one,) = warned

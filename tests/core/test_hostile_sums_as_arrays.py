@@ -56,7 +56,7 @@ LIES = {
 def test_memory_that_is_not_there(what):
     """Of a card, the driver is asked; here, the system. Each array of a call is checked."""
     for address in LEFT:
-        with pytest.raises(BufferError, match="not all memory that the emulator can read"):
+        with pytest.raises(BufferError, match="the emulator cannot read all of this memory"):
             LIES[what]((address, False))
     assert along_axis(ByInterface(ROWS)).value.to_numpy().tolist() == [2, 2, 2]
     assert whole(ByInterface(FLOATS)).value == 55
@@ -66,9 +66,9 @@ def test_memory_that_is_not_there(what):
     bool(gpureduce.build_info()["sanitize"]), reason="sanitizers map terabytes of addresses"
 )
 def test_far_more_elements_than_there_are():
-    with pytest.raises(BufferError, match="not all memory that the emulator can read"):
+    with pytest.raises(BufferError, match="the emulator cannot read all of this memory"):
         along_axis(ByInterface(FLOATS, shape=(2**36,)))
-    with pytest.raises(BufferError, match="not all memory that the emulator can read"):
+    with pytest.raises(BufferError, match="the emulator cannot read all of this memory"):
         along_axis(ByInterface(ROWS), out=on_device(FLOATS[:3], strides=(2**40,)))
 
 
@@ -186,7 +186,7 @@ def test_requests_for_no_sums(place, wrong):
     how = ["f", 4, _host.ACC_F32, False, _host.LOAD_F32, (0.0, 0.0), False]
     if place is not None:
         wrong, how[place] = {}, "V" if place == 0 else 99
-    with pytest.raises(ValueError, match="cannot be added up like that"):
+    with pytest.raises(ValueError, match="no sum of this kind"):
         _emulator.request(*how, **wrong)
 
 
@@ -206,7 +206,7 @@ def test_lessons_by_key_read_no_steps(which):
         _emulator.run(*arguments)
         assert given["sums"].tolist() == [10, 0]
         return
-    with pytest.raises(ValueError, match="do not fit together"):
+    with pytest.raises(ValueError, match="shapes that do not match"):
         _emulator.run(*arguments)
 
 
@@ -271,7 +271,7 @@ def test_a_device_that_is_not_there(what, rows):
 def test_no_sums_whose_strides_are_too_large():
     """The error was that of an int that is too big to convert."""
     none = ByInterface(FLOATS, shape=(3, 0, 2**40, 2**40), strides=(0, 4, 0, 0))
-    with pytest.raises(MemoryError, match="no memory has room for sums of shape"):
+    with pytest.raises(MemoryError, match=r"sums of shape .* do not fit into memory"):
         along_axis(none)
 
 

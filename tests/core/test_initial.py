@@ -58,9 +58,13 @@ def test_parts_of_complex_numbers():
 @pytest.mark.parametrize(
     ("initial", "error", "words"),
     [
-        (Fraction(1, 3), ValueError, r"initial=Fraction\(1, 3\) is no sum of float64 numbers"),
+        (
+            Fraction(1, 3),
+            ValueError,
+            r"initial=Fraction\(1, 3\) is not exactly a sum of float64 numbers",
+        ),
         (Decimal("0.1"), ValueError, r"is not rounded silently: pass float\(initial\)"),
-        (np.longdouble(2) ** -1080, ValueError, "is no sum of float64 numbers"),
+        (np.longdouble(2) ** -1080, ValueError, "is not exactly a sum of float64 numbers"),
         (np.longdouble("1e4000"), ValueError, "initial must be finite in float64"),
         (Fraction(10**400), ValueError, "initial must be finite in float64"),
         (np.timedelta64(3, "s"), TypeError, "initial must be a real number for a sum in float64"),
@@ -86,7 +90,5 @@ def test_of_integers():
 def test_kernels_take_one_float64():
     for initial in (2**53 + 1, 1 + LITTLE, np.longdouble(2) ** 60 + 1):
         for call in CALLS.values():
-            with pytest.raises(
-                ValueError, match="kernels take an initial number that is a float64"
-            ):
+            with pytest.raises(ValueError, match="initial must be exactly a float64"):
                 call(initial, device="emulator")

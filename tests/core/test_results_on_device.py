@@ -57,10 +57,10 @@ def test_sums_that_jax_would_cut_to_32_bits_are_no_jax_array(jax):
 
 def test_a_jax_array_is_no_out(jax):
     out = InJax(np.zeros(3, np.float32))
-    with pytest.raises(TypeError, match="out cannot be a JAX array, which does not change"):
+    with pytest.raises(TypeError, match="out cannot be a JAX array, which is immutable"):
         gpureduce.sum(InJax(ARRAY), axis=1, out=out, device="emulator")
     ids = InJax(np.array([1, 0, 1], np.int32))
-    with pytest.raises(TypeError, match="out cannot be a JAX array, which does not change"):
+    with pytest.raises(TypeError, match="out cannot be a JAX array, which is immutable"):
         gpureduce.segment_sum(InJax(ARRAY[:, 0]), ids, out=out, device="emulator")
 
 

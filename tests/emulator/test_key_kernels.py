@@ -59,11 +59,11 @@ def test_fixed_point_loses_what_is_below_its_unit():
 @pytest.mark.parametrize(
     ("error", "match", "values", "ids", "how"),
     [
-        (TypeError, "key_warp adds up float32 or float64, not int64", [1], [0], {}),
+        (TypeError, "key_warp takes float32 or float64, not int64", [1], [0], {}),
         (TypeError, "cannot add complex", [1j], [0], {}),
-        (TypeError, "key_warp takes segment_ids, not offsets", [1.0], None, {"offsets": [0, 1]}),
-        (ValueError, "adds up numbers, .n,., not rows", [[1.0]], [0], {}),
-        (ValueError, "initial is not for key_warp", [1.0], [0], {"initial": 1}),
+        (TypeError, "key_warp does not take offsets", [1.0], None, {"offsets": [0, 1]}),
+        (ValueError, "takes values of 1 dimension, .n,., not rows", [[1.0]], [0], {}),
+        (ValueError, "key_warp does not support initial", [1.0], [0], {"initial": 1}),
         (ValueError, r"segment_ids\[1\] is 5.*num_segments=3", [1.0, 2.0], [0, 5],
          {"num_segments": 3}),
         (ValueError, r"segment_ids\[0\] is -1", [1.0], [-1], {}),
@@ -76,11 +76,13 @@ def test_errors(error, match, values, ids, how):
 
 
 def test_errors_of_one_lesson():
-    with pytest.raises(ValueError, match=r"sorted ids, but segment_ids\[2\] is 0 and .*1\] is 1"):
+    with pytest.raises(
+        ValueError, match=r"in ascending order, but segment_ids\[2\] is 0 after .*1\], which is 1"
+    ):
         gpureduce.segment_sum([1.0, 2.0, 3.0], [0, 1, 0], strategy="key_sorted")
-    with pytest.raises(ValueError, match=r"has room for \d+, not for num_segments=100000"):
+    with pytest.raises(ValueError, match=r"holds at most \d+ of them, not num_segments=100000"):
         gpureduce.segment_sum([1.0], [0], num_segments=100_000, strategy="key_shared")
-    with pytest.raises(ValueError, match="key_atomic makes sums by segment"):
+    with pytest.raises(ValueError, match="key_atomic makes segment sums"):
         gpureduce.sum([1.0], "key_atomic")
     assert gpureduce.segment_sum([1.5, 2.0], [0, 0], strategy="key_shared").value.tolist() == [3.5]
 
@@ -110,7 +112,7 @@ def test_explained_lessons_as_text_and_picture():
 @pytest.mark.parametrize(
     ("match", "how"),
     [
-        ("segment_atomics makes no sums by segment that are counted; key_atomic", {
+        ("explain cannot count segment sums by segment_atomics: use key_atomic", {
             "strategy": "segment_atomics", "segment_ids": [0]}),
         ("must be integers, not float64", {"strategy": "key_warp", "segment_ids": [0.5]}),
         ("must be 1 to 2.22 integers", {"strategy": "key_warp", "segment_ids": []}),
@@ -119,7 +121,7 @@ def test_explained_lessons_as_text_and_picture():
         (r"call explain\('key_warp', segment_ids=ids\)", {"strategy": "key_warp"}),
         ("leave n and shape out", {"strategy": "key_warp", "segment_ids": [0], "n": 3}),
         ("leave n and shape out", {"strategy": "exact", "segment_ids": [0], "shape": (3, 4)}),
-        ("num_segments is for segment_ids", {"strategy": "sequential", "num_segments": 3}),
+        ("num_segments needs segment_ids", {"strategy": "sequential", "num_segments": 3}),
     ],
 )  # fmt: skip
 def test_what_is_not_explained(match, how):
@@ -136,6 +138,6 @@ def test_keys_are_checked_in_every_piece():
         with pytest.raises(ValueError, match=rf"segment_ids\[{place}\] is -1, which is out"):
             gpureduce.segment_sum(values, ids, num_segments=4, strategy="key_atomic")
         ids[place] = 2
-        message = rf"segment_ids\[{place}\] is 2 and segment_ids\[{place - 1}\] is 3"
+        message = rf"segment_ids\[{place}\] is 2 after segment_ids\[{place - 1}\], which is 3"
         with pytest.raises(ValueError, match=message):
             gpureduce.segment_sum(values, ids, num_segments=4, strategy="key_sorted")

@@ -174,7 +174,7 @@ TOO_LARGE = r"seed must be from 0 to 2\*\*64 - 1, not 1844674"
         ("sequential", {"n": 0}, ValueError, "n must be from 1"),
         ("sequential", {"n": 2.5}, TypeError, "must be a whole number"),
         ("redux", {"dtype": "float32"}, TypeError, "redux takes int32, uint32"),
-        ("exact", {"dtype": "complex64"}, TypeError, "real and their imaginary parts"),
+        ("exact", {"dtype": "complex64"}, TypeError, "a complex sum is two real sums"),
         *(
             ("sequential", {"schedules": [schedule]}, ValueError, "a schedule is one of")
             for schedule in ("backward", "random x", "forward 1")

@@ -490,7 +490,7 @@ RACE = gpureduce.races("missing_barrier").races[0]
     (("sequential", 0), ValueError, "n must be from 1"),
     (("sequential", 10, {"values": [1]}), ValueError, "leave n out"),
     (("sequential", None, {"values": [[1]]}), ValueError, "list of numbers"),
-    (("sequential", 2**20), ValueError, "at most 16,384 elements.*take n=1,024"),
+    (("sequential", 2**20), ValueError, "at most 16,384 elements.*use n=1,024"),
     (("sequential", None, {"values": [0.5], "dtype": "int32"}), ValueError, "values.0. is 0.5"),
     (("sequential", None, {"values": ["a"]}), TypeError, "must be numbers"),
     (("sequential", None, {"values": np.zeros(20000)}), ValueError, "at most 16,384"),
@@ -543,7 +543,7 @@ def test_a_page_is_one_small_file(n: int, block: int, most: int, tmp_path):
 def test_a_page_that_would_be_large_says_what_to_take(tmp_path):
     values = np.random.default_rng(0).random(16384)
     shown = gpureduce.replay("warp_shfl", values=values, block=32)
-    with pytest.raises(ValueError, match=r"at most 1 MB.*take n=\d,\d+"):
+    with pytest.raises(ValueError, match=r"may have 1 MB.*use n=\d,\d+"):
         shown.save(tmp_path / "page.html")
     assert json.loads(shown.to_json())["n"] == 16384
 
@@ -585,7 +585,7 @@ def test_an_endless_loop_reaches_the_most_steps():
     while (*(volatile const int *)in > 0) ;
     out[0] = 1;
 }"""
-    with pytest.raises(ValueError, match=r"16,384 steps for n=64 .*if it ends at all"):
+    with pytest.raises(ValueError, match=r"16,384 steps for n=64 .*or never ends"):
         gpureduce.replay(gpureduce.kernel(text, finishes=True), 64)
 
 
@@ -616,6 +616,8 @@ def test_a_frame_and_a_film(tmp_path):
 
 
 def test_a_recording_stops_at_the_most_steps():
-    with pytest.raises(ValueError, match=r"16,384 steps for n=16,384 with blocks of 64: take n="):
+    with pytest.raises(
+        ValueError, match=r"16,384 steps for n=16,384 with blocks of 64, or never ends: use n="
+    ):
         gpureduce.replay("missing_barrier", 16384, schedule="random 3")
     assert gpureduce.replay("sequential", 1000).is_right

@@ -49,8 +49,8 @@ def test_options_of_a_cell(shell):
         ("f --speed", "unrecognized arguments: --speed; as in %%kernel my_rung --elements 2"),
         ("", "the following arguments are required: name"),
         ("f --elements 7x", "argument --elements: invalid choice: '7x'"),
-        ("2f", "'2f' is no name of a variable, which holds the kernel"),
-        ("if", "'if' is no name of a variable, which holds the kernel"),
+        ("2f", "'2f' cannot name the variable that the kernel is stored in"),
+        ("if", "'if' cannot name the variable that the kernel is stored in"),
         ("f 'a", "No closing quotation"),
     ],
 )

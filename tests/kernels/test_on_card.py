@@ -82,7 +82,7 @@ def test_the_launch_is_the_callers():
         gpureduce.sum(ones, k, grid=3, device="cuda")
     with pytest.raises(ValueError, match="there is no device"):
         gpureduce.sum(ones, k, device="cuda:99")
-    with pytest.raises(TypeError, match="adds up whole arrays"):
+    with pytest.raises(TypeError, match="sums whole arrays"):
         gpureduce.sum(np.ones((3, 3)), k, axis=0, device="cuda")
     assert gpureduce.sum(ones, k, device="emulator").timing.backend == "emulator"
 
@@ -372,8 +372,8 @@ def test_the_job_for_a_card_tells_what_is_wrong():
 def test_a_card_that_is_not_there():
     if gpureduce.devices()[0].backend == "cuda":
         pytest.skip("there is a card")
-    with pytest.raises(gpureduce.CudaError, match="device='cuda' was asked for, but"):
+    with pytest.raises(gpureduce.CudaError, match="device='cuda' cannot be used: "):
         gpureduce.sum(np.ones(9), gpureduce.kernel(TREE), device="cuda")
-    with pytest.raises(gpureduce.CudaError, match="device='cuda' was asked for, but"):
+    with pytest.raises(gpureduce.CudaError, match="device='cuda' cannot be used: "):
         gpureduce.check(TREE, device="cuda")
     assert gpureduce.check(TREE, "int32").card is None

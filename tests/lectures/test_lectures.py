@@ -298,7 +298,7 @@ def test_emulated_times_stand_beside_no_gpus(name):
     assert "emulated ms" not in str(tables) and "emulated ms" not in record._repr_html_()
     if lectures.find(name).source:
         assert name == "trapezoid" or "emulated" not in f"{steps(record)}{quickest(record)}"
-        with pytest.raises(ValueError, match="emulated times stand beside no GPU's"):
+        with pytest.raises(ValueError, match="emulated times are never compared with a GPU's"):
             findings.order(record)
 
 

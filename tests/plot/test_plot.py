@@ -141,12 +141,12 @@ def test_gains_are_those_of_the_largest_size_and_the_lectures():
 
 def test_emulated_and_real_times_do_not_mix():
     real, emulated = record("lab"), record("lab", source="emulator")
-    with pytest.raises(ValueError, match="do not go into one chart"):
+    with pytest.raises(ValueError, match="cannot share a chart"):
         plot.compare(emulated, real)
-    with pytest.raises(ValueError, match="do not go into one chart"):
+    with pytest.raises(ValueError, match="cannot share a chart"):
         plot.speedup([real.rows[0], dataclasses.replace(emulated.rows[1])])
     host = dataclasses.replace(real.rows[1], source="perf_counter")
-    with pytest.raises(ValueError, match="do not go into one chart"):
+    with pytest.raises(ValueError, match="cannot share a chart"):
         plot.bandwidth([host, emulated.rows[0]])
     plot.speedup([real.rows[0], host])  # both are real
 
@@ -163,7 +163,7 @@ def test_one_look_per_rung():
 
 
 NOT_DRAWN = {
-    "nothing to draw: no rows .* keep them in a list": lambda: plot.bandwidth(iter([])),
+    "no rows to draw: .* keep them in a list": lambda: plot.bandwidth(iter([])),
     "have one name: .* record.only": lambda: plot.speedup(record("warp_execution")),
     "needs a record": lambda: plot.compare(None, None),
     "not all records": lambda: plot.compare(record("lab"), record("block_grid")),

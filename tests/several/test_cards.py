@@ -205,7 +205,7 @@ def test_an_error_on_one_card_leaves_all_usable(library):
     """No memory for the scratch of one part; the message names the part and its card."""
     parts = [library.put(np.ones(1000, np.float32), card) for card in range(len(cards()))]
     wrong = [*parts[:-1], library.put(np.ones(1000), len(cards()) - 1)]
-    with pytest.raises(TypeError, match=f"part 0 is of float32, and part {len(parts) - 1}"):
+    with pytest.raises(TypeError, match=f"part 0 has float32, and part {len(parts) - 1}"):
         gpureduce.sum_parts(wrong)
     doubles = [library.put(np.ones(1000), card) for card in range(len(cards()))]
     with pytest.raises(ValueError, match=r"part 0, on cuda:0: .*block"):

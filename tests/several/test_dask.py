@@ -167,7 +167,7 @@ def test_other_strategies(strategy):
         (lambda x: gd.sum(x, axis=3), np.exceptions.AxisError, "3"),
         (lambda x: gd.sum(x, dtype=int), TypeError, "would lose part of float64"),
         (lambda x: gd.sum(x.astype("U")), TypeError, "cannot be summed"),
-        (lambda x: gd.mean(x, dtype=int), TypeError, "a statistic is a float or a complex"),
+        (lambda x: gd.mean(x, dtype=int), TypeError, "must be a float or complex dtype"),
     ],
 )
 def test_errors_come_before_anything_is_computed(call, kind, text):

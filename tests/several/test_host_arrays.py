@@ -131,17 +131,17 @@ def test_slabs_follow_the_rates():
 
 
 WRONG = [
-    ({"device": []}, ValueError, "device must name one device or more, each of them once, not"),
-    ({"device": ["cpu", "cpu"]}, ValueError, "each of them once"),
-    ({"device": ["emulator:0", "emulator:*"]}, ValueError, "each of them once"),
+    ({"device": []}, ValueError, "device must name at least one device, and each device once, not"),
+    ({"device": ["cpu", "cpu"]}, ValueError, "each device once"),
+    ({"device": ["emulator:0", "emulator:*"]}, ValueError, "each device once"),
     ({"device": ["emulator:9"]}, ValueError, "there is no device 'emulator:9'"),
     ({"device": ["gpu"]}, ValueError, "device must be None, 'cpu', 'cuda', .*not 'gpu'"),
     ({"device": [None]}, ValueError, "device must be None, 'cpu'"),
     ({"device": ["cpu", "emulator:0"], "strategy": "fast"}, ValueError,
-     "'fast' does not run on processors and GPUs; auto and exact do"),
+     "'fast' cannot share an array between the CPU and GPUs"),
     ({"device": "emulator:*", "strategy": "cpu"}, ValueError, "cpu runs on the CPU"),
     ({"device": "emulator:*", "stream": 1}, ValueError, "stream is for arrays on a GPU"),
-    ({"device": "emulator:*", "axis": 0}, ValueError, "device must name one device with axis"),
+    ({"device": "emulator:*", "axis": 0}, ValueError, "a sum runs on one device"),
 ]  # fmt: skip
 
 
@@ -152,7 +152,7 @@ def test_errors_say_what_is_wrong(how, kind, text):
 
 
 def test_arrays_on_a_gpu_stay_there():
-    with pytest.raises(TypeError, match=r"OnDevice lies on a GPU, .* gpureduce.sum_parts adds up"):
+    with pytest.raises(TypeError, match=r"OnDevice is on one GPU .* gpureduce.sum_parts sums"):
         gpureduce.sum(OnDevice(np.ones(10)), device="emulator:*")
 
 

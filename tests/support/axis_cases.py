@@ -23,11 +23,11 @@ def random_array(rng, dtype, shape):
 def refusal(name, array):
     """What a kernel's error says of the rows of this array; None if it takes them."""
     if name == "row_tile" and array[0].nbytes > 512:
-        return "row_tile adds up neighbouring rows of at most 512"
+        return "row_tile takes rows without gaps, of at most 512"
     if name == "row_packs" and not (array.shape[1] > 1 and array[0].nbytes in (2, 4, 8)):
-        return "row_packs adds up neighbouring rows of 2, 4 or 8 bytes"
+        return "row_packs needs rows of 2, 4 or 8 bytes"
     if name == "row_group" and array[0].nbytes % 16:
-        return "row_group adds up rows of whole 16-byte packs"
+        return "row_group needs rows that begin at a multiple of 16 bytes"
     return None
 
 

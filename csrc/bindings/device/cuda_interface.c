@@ -22,7 +22,7 @@ static int take_typestr(PyObject *typestr, gr_array *array)
     }
     if ((text[0] != '<' && text[0] != '|') || !text[1] || !strchr("biufc", text[1])) {
         PyErr_Format(PyExc_TypeError,
-                     "arrays of type %R on a GPU cannot be summed: native numbers can", typestr);
+                     "arrays of type %R on a GPU cannot be summed, only native numbers", typestr);
         return -1;
     }
     const char *digit = text + 2;
@@ -30,8 +30,8 @@ static int take_typestr(PyObject *typestr, gr_array *array)
     while (*digit >= '0' && *digit <= '9' && bytes <= MOST_BYTES)
         bytes = 10 * bytes + (*digit++ - '0');
     if (digit != text + length || text[2] == '0' || bytes < 1 || bytes > MOST_BYTES) {
-        PyErr_Format(PyExc_BufferError, "%R is no type of numbers of 1 to %d bytes", typestr,
-                     MOST_BYTES);
+        PyErr_Format(PyExc_BufferError, "typestr %R is not a type of numbers of 1 to %d bytes",
+                     typestr, MOST_BYTES);
         return -1;
     }
     array->kind = text[1];
@@ -49,7 +49,7 @@ static int take_numbers(PyObject *tuple, int64_t *numbers)
         if (numbers[d] == -1 && PyErr_Occurred()) {
             if (PyErr_ExceptionMatches(PyExc_OverflowError))
                 PyErr_SetString(PyExc_BufferError,
-                                "an array on a GPU with a number of 2^63 or more in its shape or "
+                                "an array on a GPU has a number of 2^63 or more in its shape or "
                                 "strides");
             return -1;
         }
@@ -66,8 +66,8 @@ static int take_shape(PyObject *shape, PyObject *strides, gr_array *array)
         (strided && (!PyTuple_Check(strides) || PyTuple_Size(strides) != dims))) {
         PyErr_Format(
             PyExc_BufferError,
-            "an array on a GPU must have a shape, and may have strides, that are tuples of "
-            "at most %d numbers, as many of the one as of the other",
+            "shape and strides of an array on a GPU must be tuples of equal length, of at most "
+            "%d numbers",
             GR_ARRAY_MAX_DIMS);
         return -1;
     }
@@ -82,8 +82,7 @@ static int take_shape(PyObject *shape, PyObject *strides, gr_array *array)
         return -1;
     for (Py_ssize_t d = 0; d < dims; d++)
         if (array->step[d] % array->bytes && array->size[d] > 1) {
-            PyErr_SetString(PyExc_BufferError,
-                            "strides that are no multiple of the element cannot be read");
+            PyErr_SetString(PyExc_BufferError, "strides must be multiples of the element's size");
             return -1;
         }
     return gr_check_extent(array);
@@ -126,12 +125,13 @@ static int take_items(PyObject *item[ITEMS], gr_array *array)
     if (!item[TYPESTR] || !item[SHAPE] || !item[DATA] || !PyTuple_Check(item[DATA]) ||
         PyTuple_Size(item[DATA]) < 1) {
         PyErr_SetString(PyExc_BufferError,
-                        "__cuda_array_interface__ lacks typestr, shape or data, or data is no "
-                        "tuple of an address and a flag");
+                        "__cuda_array_interface__ must have typestr, shape, and data as a tuple of "
+                        "an address and a flag");
         return -1;
     }
     if (item[MASK]) {
-        PyErr_SetString(PyExc_TypeError, "masked arrays on a GPU cannot be summed");
+        PyErr_SetString(PyExc_TypeError,
+                        "masked arrays on a GPU cannot be summed: pass where=~mask");
         return -1;
     }
     if (take_pointer(PyTuple_GetItem(item[DATA], 0), "the address", &base) < 0)
@@ -267,8 +267,7 @@ static int take_device(PyObject *number, gr_array *array)
     if (device == -1 && PyErr_Occurred())
         return -1;
     if (device < 0 || device > INT_MAX) {
-        PyErr_Format(PyExc_BufferError, "an array on a GPU says that it lies on device %ld",
-                     device);
+        PyErr_Format(PyExc_BufferError, "an array on a GPU names %ld as its device", device);
         return -1;
     }
     array->device = (int)device;

@@ -62,7 +62,7 @@ static int take_tensor(const dl_tensor *tensor, gr_array *array)
         return refuse_type(type);
     if (tensor->ndim < 0 || tensor->ndim > GR_ARRAY_MAX_DIMS) {
         PyErr_Format(PyExc_BufferError,
-                     "an array on a GPU of %d dimensions; at most %d can be read", tensor->ndim,
+                     "an array on a GPU has %d dimensions; at most %d can be read", tensor->ndim,
                      GR_ARRAY_MAX_DIMS);
         return -1;
     }
@@ -73,7 +73,8 @@ static int take_tensor(const dl_tensor *tensor, gr_array *array)
     }
     uintptr_t base;
     if (__builtin_add_overflow((uintptr_t)tensor->data, tensor->byte_offset, &base)) {
-        PyErr_SetString(PyExc_BufferError, "a DLPack array's byte_offset leads out of all memory");
+        PyErr_SetString(PyExc_BufferError,
+                        "a DLPack array's byte_offset exceeds the address space");
         return -1;
     }
     array->base = tensor->data ? (const char *)base : NULL;

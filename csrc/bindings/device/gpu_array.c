@@ -95,7 +95,7 @@ static int can_read(gr_range bytes, int device, gr_range *known)
     return found;
 }
 
-/* Sets an exception if an earlier kernel has faulted, after which the driver knows no memory. */
+/* Sets an exception if an earlier kernel has faulted: the driver then recognizes no memory. */
 static bool is_lost(int device)
 {
     gr_error error;
@@ -127,8 +127,8 @@ int gr_check_memory(const gr_array *array, int device)
         if (is_lost(device))
             return -1;
         PyErr_Format(PyExc_BufferError,
-                     "its producer describes an array of %lld elements of %d bytes from %p to %p, "
-                     "which is not all memory that the %s can read",
+                     "its producer describes %lld elements of %d bytes from %p to %p, but the %s "
+                     "cannot read all of this memory",
                      (long long)array->count, array->bytes, (void *)bytes.first, (void *)bytes.last,
                      gr_backend_name());
         return -1;
@@ -156,7 +156,7 @@ int gr_flatten(const gr_array *array, gr_elements *elements, size_t *count)
     gr_axes_merge(list);
     if (list->count > GR_MAX_DIMS) {
         PyErr_Format(PyExc_BufferError,
-                     "an array on a GPU with %d dimensions that do not merge; "
+                     "an array on a GPU has %d dimensions that cannot be merged: "
                      "make it contiguous",
                      list->count);
         return -1;

@@ -66,7 +66,7 @@ int gr_check_extent(gr_array *array);
 int gr_optional_attribute(PyObject *object, const char *name, int or_broken, PyObject **value);
 
 /* Each describes an object in *array. Returns 1 on success, 0 if the object does not lie on a GPU,
- * or -1 with an exception set. With `needs_stream`, an interface that names no stream is none. */
+ * or -1 with an exception set. With `needs_stream`, returns 0 for an interface without a stream. */
 int gr_by_exchange(PyObject *object, const void *table, gr_array *array);
 int gr_by_dlpack(PyObject *object, void *(*our_stream)(void *context, int device), void *context,
                  gr_array *array);

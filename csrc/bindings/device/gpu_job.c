@@ -51,7 +51,7 @@ static int check(const gr_asked *asked, const gr_array *array)
     return done ? 0 : -1;
 }
 
-/* Raises Python's error for sums that there are not. Returns -1. */
+/* Raises Python's error for a sum that is not supported. Returns -1. */
 static int refuse(const gr_asked *asked, int source, gr_refusal refusal)
 {
     PyObject *module = PyImport_ImportModule("gpureduce.core.dtypes");
@@ -66,8 +66,8 @@ static int refuse(const gr_asked *asked, int source, gr_refusal refusal)
     return -1;
 }
 
-/* The dtype of the sum as a line of dtypes.def; -1 for NumPy's choice; GR_DTYPE_bool, which holds
- * no sum, for dtypes that are no numbers. */
+/* The wanted dtype of the sum as a line of dtypes.def. -1: NumPy's choice. GR_DTYPE_bool, which
+ * cannot hold sums, stands for dtypes that are not numbers. */
 static int wanted_of(const gr_asked *asked, const gr_array *array)
 {
     if (asked->as_digits && strchr("biu", array->kind))
@@ -77,7 +77,7 @@ static int wanted_of(const gr_asked *asked, const gr_array *array)
     return type ? gr_dtype_of(type) : asked->dtype ? GR_DTYPE_bool : -1;
 }
 
-/* Sets the type of the sum: float32 for one of bfloat16 where NumPy has no bfloat16. */
+/* Sets the type of the sum. For bfloat16 that is float32 if NumPy has no bfloat16. */
 static int plan_result(const gr_asked *asked, const gr_how *how, gr_job *job)
 {
     job->result = (gr_numpy_type){how->target, how->acc, how->sum_parts, -1};
@@ -140,7 +140,7 @@ static int plan(const gr_asked *asked, gr_job *job)
     gr_pick(asked->launch.asked, gr_adds_integers(&job->result), &job->request);
     if (exact && how.halves) {
         PyErr_SetString(PyExc_TypeError, "64-bit integers on a GPU cannot be summed exactly as "
-                                         "floats: sum them as integers, or cast the array first");
+                                         "floats: leave dtype out, or convert the array first");
         return -1;
     }
     job->request.device = array->device;

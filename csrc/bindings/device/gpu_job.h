@@ -6,14 +6,14 @@
 #include "bindings/device/request.h"
 #include "bindings/numpy_arrays.h"
 
-/* What is asked for: arguments of gr_py_sum_gpu(), gr_py_exact_gpu() and gr_py_begin_parts(). */
+/* A request: the arguments of gr_py_sum_gpu(), gr_py_exact_gpu() and gr_py_begin_parts(). */
 typedef struct {
     PyObject *dtype; /* of the sum; NULL: NumPy's choice */
     PyObject *check; /* called with (kind, bytes per element, device) before the launch; or NULL or
                         None */
     gr_launch_request launch;
     bool timed;
-    bool as_digits;            /* integers are added up as float64 */
+    bool as_digits;            /* integers are summed as float64 */
     unsigned long long stream; /* 0: the producer's */
 } gr_asked;
 
@@ -45,7 +45,7 @@ int gr_plan_job(const gr_asked *asked, PyObject *object, gr_job *job);
 /* Puts the launches of one part of complex numbers, or of real ones, on the stream. */
 gr_status gr_begin_job(gr_job *job, int part, gr_error *error);
 
-/* Waits for them. */
+/* Waits for one part's sum. */
 gr_status gr_end_job(gr_job *job, int part, gr_error *error);
 
 /* If a kernel has faulted, appends to the message the memory that it read. */

@@ -30,7 +30,8 @@ static int count_elements(gr_array *array)
     array->count = 1;
     for (int d = 0; d < array->dims; d++) {
         if (array->size[d] < 0) {
-            PyErr_Format(PyExc_BufferError, "an array on a GPU with a size of %lld in its shape",
+            PyErr_Format(PyExc_BufferError,
+                         "an array on a GPU has the negative size %lld in its shape",
                          (long long)array->size[d]);
             return -1;
         }
@@ -39,7 +40,7 @@ static int count_elements(gr_array *array)
     }
     if (is_empty)
         return array->count = 0;
-    return overflows ? refuse("of 2^63 elements or more") : 1;
+    return overflows ? refuse("has 2^63 elements or more") : 1;
 }
 
 bool gr_find_extent(gr_array *array)
@@ -65,15 +66,14 @@ int gr_check_extent(gr_array *array)
         return has_elements < 0 ? -1 : 1;
     for (int d = 0; d < array->dims; d++)
         if (array->size[d] == 1)
-            array->step[d] = 0; /* never taken: there is one element */
+            array->step[d] = 0; /* no step is taken: there is one element */
     if (!array->base) {
-        PyErr_Format(PyExc_BufferError, "an array on a GPU of %lld elements, at no address",
+        PyErr_Format(PyExc_BufferError, "an array on a GPU has %lld elements, but a null pointer",
                      (long long)array->count);
         return -1;
     }
-    return gr_find_extent(array)
-               ? 1
-               : refuse("whose address, shape and strides lead out of all memory");
+    return gr_find_extent(array) ? 1
+                                 : refuse("has a shape or strides that exceed the address space");
 }
 
 int gr_optional_attribute(PyObject *object, const char *name, int or_broken, PyObject **value)

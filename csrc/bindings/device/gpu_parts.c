@@ -13,7 +13,7 @@
 
 typedef struct {
     PyObject_HEAD PyObject *arrays; /* a tuple, which keeps the arrays alive */
-    gr_job *part;                   /* those that do not lie on a GPU are left to Python */
+    gr_job *part;                   /* parts that do not lie on a GPU are left to Python */
     Py_ssize_t count, first;        /* the first part on a GPU; `count` if there is none */
 } parts_object;
 
@@ -21,8 +21,8 @@ static PyTypeObject *parts_type;
 
 /* --- errors ---------------------------------------------------------------------------------- */
 
-/* Puts the part's number before the message of an exception of the types that say what is wrong
- * with an array. Others, which a signal handler may have raised, stay as they are. */
+/* Prefixes an exception with the part's number, if its type is one of those for wrong arrays.
+ * Others may come from a signal handler, and stay unchanged. */
 static void name_part(gr_job *p, Py_ssize_t number)
 {
     PyObject *type, *value, *traceback;
@@ -48,14 +48,14 @@ static void name_part(gr_job *p, Py_ssize_t number)
 
 /* --- begin ----------------------------------------------------------------------------------- */
 
-/* Returns 0, or -1 with an exception set unless the part has the dtype of those before it. */
+/* Returns 0 if the part has the dtype of the parts before it, or -1 with an exception set. */
 static int check_dtype(const parts_object *self, Py_ssize_t number)
 {
     const gr_array *first = &self->part[self->first].array, *own = &self->part[number].array;
     if (first->kind == own->kind && first->bytes == own->bytes)
         return 0;
     PyErr_Format(PyExc_TypeError,
-                 "parts must be of one dtype: part %zd is of %s%d, and part %zd of %s%d",
+                 "all parts must have one dtype: part %zd has %s%d, and part %zd has %s%d",
                  self->first, gr_kind_name(first->kind), 8 * first->bytes, number,
                  gr_kind_name(own->kind), 8 * own->bytes);
     return -1;
@@ -80,7 +80,8 @@ static int plan_parts(parts_object *self, gr_asked asked, PyObject *streams)
     return 0;
 }
 
-/* One of the two steps of the real parts, or of the imaginary ones. Returns whether all is well. */
+/* Begins or ends the sums of all real parts, or of all imaginary ones. Returns whether all
+ * succeeded. */
 static bool each_part(parts_object *self, int component, gr_error *error,
                       gr_status (*step)(gr_job *job, int component, gr_error *error))
 {

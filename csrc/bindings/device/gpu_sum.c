@@ -23,7 +23,7 @@ static int run_job(gr_job *job)
     return gr_end_call(&call);
 }
 
-/* What a Timing of such sums has in common, by the order in which `common` takes its arguments. */
+/* The fields that timings of such sums share. `common` makes them from these numbers. */
 static PyObject *common_fields(PyObject *common, const gr_job *job)
 {
     const gr_array *array = &job->array;

@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-/* What is decided for arrays of one description. Never changes. */
+/* What has been decided for all arrays of one description. Never changes. */
 typedef struct {
     gr_groups_request request; /* all but addresses, dimensions and the stream */
     int kind, bytes;           /* of the elements */
@@ -19,7 +19,7 @@ typedef struct {
 
 static const char DECIDED[] = "gpureduce.request"; /* the name of its capsule */
 
-/* One call. `other` is the mask or NULL, or the ids or offsets. */
+/* One call. `other` is the mask, or NULL, or the ids or offsets. */
 typedef struct {
     gr_groups_request request;
     const decided *plan;
@@ -34,20 +34,20 @@ typedef struct {
 /* --- the request -------------------------------------------------------------------------------
  */
 
-/* Whether results are made of sums of products, too. */
+/* Whether results also need sums of products. */
 static bool has_products(const decided *plan)
 {
     return plan->request.sums.made.is_made && plan->request.axes.term >= GR_TERM_SQUARE;
 }
 
-/* Whether the squares of both parts of complex numbers make one result: a norm. */
+/* Whether the squares of both parts of complex numbers add up to one result: a norm. */
 static bool joins_parts(const decided *plan, const gr_numpy_type *type)
 {
     return type->components == 2 && plan->request.axes.term == GR_TERM_SQUARE &&
            plan->request.sums.made.kind == GR_FINISH_RATIO;
 }
 
-/* Whether C makes such results of such elements. */
+/* Whether kernels can make these results of such elements. */
 static bool can_be_made(const decided *plan, const gr_numpy_type *type, bool exactly)
 {
     const gr_made *made = &plan->request.sums.made;
@@ -69,8 +69,8 @@ static bool can_be_made(const decided *plan, const gr_numpy_type *type, bool exa
                               !plan->request.by_segment && !plan->request.sums.as_digits);
 }
 
-/* Sets how elements are read and sums stored. Returns -1 with an exception set if there is no such
- * sum. */
+/* Sets how elements are read and sums stored. Returns -1 with an exception set if such a sum is not
+ * supported. */
 static int take_types(decided *plan, int acc, int exactly, int target, PyObject *const initial[2])
 {
     gr_groups_request *request = &plan->request;
@@ -89,7 +89,7 @@ static int take_types(decided *plan, int acc, int exactly, int target, PyObject 
         (request->in_place && (!by_segment || !exactly || is_lesson || request->by_offsets ||
                                sums->as_digits || (int)type->load != target)) ||
         (sums->as_digits && (!exactly || is_lesson || (by_segment && type->load == GR_LOAD_u64)))) {
-        PyErr_SetString(PyExc_ValueError, "these elements cannot be added up like that");
+        PyErr_SetString(PyExc_ValueError, "no sum of this kind is made of this dtype");
         return -1;
     }
     bool is_half = type->load == GR_LOAD_f16 || type->load == GR_LOAD_bf16;
@@ -164,7 +164,7 @@ PyObject *gr_py_request(PyObject *Py_UNUSED(self), PyObject *args, PyObject *nam
 /* --- do the arrays fit together? ---------------------------------------------------------------
  */
 
-/* Takes the offsets of groups. Returns whether they are such. */
+/* Takes the offsets of groups. Returns false if the array is not of offsets. */
 static bool take_offsets(job *j)
 {
     const gr_array *offsets = j->other;
@@ -180,7 +180,7 @@ static bool take_offsets(job *j)
            offsets->step[0] == 8 && offsets->size[0] > 0 && j->plan->axes == 1;
 }
 
-/* Adds the array's dimensions to the axes. `out` has as many as stay. */
+/* Adds the array's dimensions to the axes. `out` has the kept dimensions. */
 static bool fit_axes(job *j)
 {
     gr_axes *axes = &j->request.axes;
@@ -263,7 +263,7 @@ static bool fit_segments(job *j)
     bool fits = (in->dims == 1 || in->dims == 2) && out->dims == in->dims &&
                 (in->dims == 1 || in->size[1] == out->size[1]) &&
                 (uint64_t)out->size[0] == request->segments;
-    if (request->kernel) /* which takes addresses, without steps, and ids of 32 bits */
+    if (request->kernel) /* a lesson's kernel reads contiguous arrays and 32-bit ids */
         fits = fits && in->dims == 1 && in->step[0] == in->bytes && out->step[0] == out->bytes &&
                index->bytes == 4 && index->step[0] == 4 && !request->by_offsets;
     if (!fits ||
@@ -288,15 +288,15 @@ static int fit(job *j)
         return 0;
     PyErr_SetString(PyExc_ValueError,
                     by_segment
-                        ? "the arrays of values, ids or offsets, and sums do not fit together"
-                        : "the array of the sums or the mask has another shape or dtype");
+                        ? "values, segment_ids or offsets, and out have shapes that do not match"
+                        : "out or where has a shape or dtype that does not match the array");
     return -1;
 }
 
 /* --- run ---------------------------------------------------------------------------------------
  */
 
-/* Whether there are sums, or at least ids or offsets to be checked. */
+/* Whether there are sums to make, or ids or offsets to check. */
 static bool has_work(const job *j)
 {
     const gr_groups_request *request = &j->request;
@@ -307,7 +307,7 @@ static bool has_work(const job *j)
            (is_checked && (request->rows || request->by_offsets));
 }
 
-/* A number that C has fetched, as a Python int. */
+/* A number fetched from the device, as a Python int. */
 static PyObject *number(const job *j, uint64_t found)
 {
     return j->other->kind == 'i' ? PyLong_FromLongLong((long long)found)
@@ -334,10 +334,10 @@ static int add(job *j, gr_groups_outcome *outcome)
         if (request->check) {
             PyErr_SetString(PyExc_ValueError,
                             request->sums.as_digits
-                                ? "digits by segment cannot be made while the stream "
-                                  "is captured into a graph: ids are checked"
-                                : "ids cannot be checked while the stream is "
-                                  "captured into a graph: pass check=False");
+                                ? "segment_digits checks ids, which is impossible while "
+                                  "the stream is captured into a graph"
+                                : "ids cannot be checked while the stream is captured "
+                                  "into a graph: pass check=False");
             return -1;
         }
     }
@@ -415,8 +415,8 @@ static const char *name_of_other(const job *j)
                                     : "segment_ids";
 }
 
-/* Takes a number for each result, which lies as the results do: of its elements, or its mean.
- * Returns 0, or -1 with an exception set. */
+/* Takes an array with a number per result, laid out as the results: the count or the mean. Returns
+ * 0, or -1 with an exception set. */
 static int take_numbers(job *j, PyObject *object, char kind, gr_array *array)
 {
     gr_made_numbers *numbers = &j->request.sums.numbers;

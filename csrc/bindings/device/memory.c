@@ -19,8 +19,8 @@ typedef struct {
 
 static PyTypeObject *memory_type;
 
-/* Freed in the order of the legacy stream, which runs after all work that streams have got so far.
- */
+/* Frees the memory in the order of the legacy stream, after all work that other streams have been
+ * given so far. */
 static void drop(PyObject *self)
 {
     memory *m = (memory *)self;
@@ -36,7 +36,7 @@ static PyObject *get_pointer(PyObject *self, void *Py_UNUSED(closure))
     return PyLong_FromVoidPtr(((memory *)self)->pointer);
 }
 
-/* In pieces: signals are handled between them. */
+/* Copies in pieces, so that signals are handled in between. */
 static gr_status copy_to_host(const memory *m, char *to, gr_error *error)
 {
     static const size_t piece = (size_t)1 << 26;
@@ -87,7 +87,7 @@ static void forget_capsule(PyObject *capsule)
 {
     dl_managed *managed =
         PyCapsule_IsValid(capsule, "dltensor") ? PyCapsule_GetPointer(capsule, "dltensor") : NULL;
-    if (managed) /* nobody took it */
+    if (managed) /* no consumer took the tensor */
         managed->deleter(managed);
 }
 

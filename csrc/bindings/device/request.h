@@ -15,7 +15,7 @@ typedef struct {
     gr_request request; /* all but the data, its size and the kind of memory */
     int order;          /* of the emulator's threads */
     unsigned long long seed;
-    int timed; /* of arrays on a GPU, gr_py_sum_gpu() has another argument for it */
+    int timed; /* for arrays on a GPU, gr_py_sum_gpu() has an argument for it */
 } gr_launch_request;
 
 /* Reads a Launch. Returns 0, or -1 with an exception set. `read_from` is the kind of input. For
@@ -32,7 +32,7 @@ int gr_strategy_of(PyObject *number, int *asked);
  * engine chooses in place of `exact`. */
 void gr_pick(int asked, int integers, gr_request *request);
 
-/* Whether such a number means `exact` for floats. */
+/* Whether this number stands for `exact` if the elements are floats. */
 int gr_is_exact(int asked);
 
 /* Returns the number of `exact`. */

@@ -8,7 +8,7 @@
 /* Sets the Python exception for an engine error. Returns NULL. */
 PyObject *gr_raise(const gr_error *error);
 
-/* A call of the engine without the GIL, which sets `error`. */
+/* A call of the engine without the GIL, which stores errors in `error`. */
 typedef struct {
     gr_without_gil gil;
     int device; /* the thread's current one before the call */
@@ -33,7 +33,7 @@ PyObject *gr_summed(gr_launch_request *launch);
  * exception set. */
 PyObject *gr_scalar_of(const gr_outcome *outcome, int strategy, const gr_numpy_type *type);
 
-/* Whether a strategy's sums are digits, to be rounded. */
+/* Whether a strategy leaves digits, which must be rounded. */
 bool gr_makes_digits(int strategy);
 
 /* Calls gr_measure for Python. Returns the times as bytes, block, grid and strategy, or NULL with

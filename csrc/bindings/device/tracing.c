@@ -218,9 +218,9 @@ static PyObject *py_counter_names(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED
     );
 }
 
-/* Starts and stops the race detector, or a recorder, in one call. Between two calls from Python, a
- * signal handler could raise an exception, and it would keep running. What stop() returns goes into
- * the list that is the last argument, also if the sum fails. */
+/* Starts and stops the race detector or a recorder within one call. Between two calls, a signal
+ * handler could raise an exception in Python, and the detector would keep running. Appends what
+ * stop() returns to the list that is the last argument, also if the sum fails. */
 static PyObject *traced(PyObject *self, PyObject *args, PyCFunction add,
                         int (*start)(gr_recorder **), PyObject *(*stop)(gr_recorder *))
 {
@@ -291,8 +291,8 @@ static gr_recorder *recorder_of_all(int keeps_steps)
     return gr_recorder_new(&every_team, 1, &none, keeps_steps);
 }
 
-/* Counts all launches of a sum together. Returns its result, the counts, how atomics meet, and the
- * blocks. */
+/* Adds up the counts of all launches of a sum. Returns its result, the counts, the counts of
+ * atomics by address, and the blocks. */
 static PyObject *counted(PyObject *self, PyObject *args, PyCFunction add)
 {
     gr_contention global, shared;

@@ -1,4 +1,4 @@
-/* Arrays that a sum reads and writes beside others: their dimensions, and checks. */
+/* The other arrays of a sum (masks, ids, results): their dimensions, and checks. */
 #include "bindings/device/views.h"
 
 #include "bindings/device/elapsed.h"
@@ -72,12 +72,12 @@ int gr_refuse_capture(void *stream)
     if (!stream || !gr_stream_is_captured(stream))
         return 0;
     PyErr_SetString(PyExc_RuntimeError,
-                    "the stream is being captured into a CUDA graph, and a sum that returns a "
-                    "number waits for it: use result='device' or out=");
+                    "a sum that returns a number waits for its stream, which is impossible while "
+                    "it is captured into a CUDA graph: pass result='device' or out");
     return -1;
 }
 
-/* Describes an array that goes with the one that is summed, on the same device. */
+/* Describes an array that must be on the same device as the summed one. */
 int gr_view_beside(PyObject *object, const char *name, void *stream, int device, gr_array *array)
 {
     int found = gr_gpu_array_of(object, gr_callers_stream, stream, array);
@@ -146,8 +146,8 @@ int gr_check_out(unsigned bytes, const gr_array *out, const gr_input *inputs)
     if (PyErr_Occurred())
         return -1;
     if (out->count && !is_spread_out(out))
-        PyErr_SetString(PyExc_ValueError, "elements of out share memory: pass an array whose "
-                                          "elements have places of their own");
+        PyErr_SetString(PyExc_ValueError, "elements of out share memory, as those of a "
+                                          "broadcast array do: pass an array without overlaps");
     else if (out->count && !is_aligned(out, bytes))
         PyErr_SetString(PyExc_BufferError, "the elements of out are not aligned to their size");
     return PyErr_Occurred() ? -1 : 0;

@@ -1,4 +1,4 @@
-/* Arrays that a sum reads and writes beside others: their dimensions, and checks. For sums whose
+/* The other arrays of a sum (masks, ids, results): their dimensions, and checks. For sums whose
  * result is an array. Includes Python.h. */
 #pragma once
 
@@ -11,7 +11,7 @@
  * Elements may share memory unless they are `for_sums`. */
 int gr_numpy_checked(PyObject *object, bool for_sums, gr_array *array, gr_span *span);
 
-/* Describes an array that goes with another one on the same device. `name` is for errors. Returns
+/* Describes an array that must be on the same device as another one. `name` is for errors. Returns
  * 0, or -1 with an exception set. */
 int gr_view_beside(PyObject *object, const char *name, void *stream, int device, gr_array *array);
 

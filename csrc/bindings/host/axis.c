@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is asked for: the array, which axes are reduced, and how elements are added and stored. */
+/* The request: the array, the reduced axes, and how elements are added and stored. */
 typedef struct {
     PyArrayObject *array, *out, *mask; /* `out` and `mask` may be NULL */
     bool reduced[GR_MOST_AXES];
@@ -91,7 +91,7 @@ static PyArrayObject *new_result(const request *asked)
                                                  NULL, 0, NULL);
 }
 
-/* Describes the array for C. The sum of no elements is that of a zero. */
+/* Describes the array for C. A sum of no elements is replaced by that of one zero. */
 static void describe(const request *asked, PyArrayObject *out, gr_axes *axes)
 {
     static const unsigned char zero[16];
@@ -214,9 +214,8 @@ int gr_take_initial(PyObject *initial, gr_initial *taken)
     return take_terms(taken, 0, real) < 0 || take_terms(taken, 1, imaginary) < 0 ? -1 : 0;
 }
 
-/* Whether the items of the array, and of the result, have the size of their types; `out` the shape
- * and the item size of the result; and the mask the array's shape. User code may have run since
- * Python checked this. */
+/* Whether items have the size of their types, `out` the shape and item size of the result, and the
+ * mask the array's shape. User code may have changed them since Python's check. */
 static bool shapes_fit(const request *asked)
 {
     PyArrayObject *array = asked->array, *out = asked->out, *mask = asked->mask;

@@ -19,25 +19,25 @@ int gr_check_words(gr_words_error error, long long added)
     switch (error) {
     case GR_WORDS_OK: return 0;
     case GR_WORDS_BAD_NUMBER:
-        PyErr_Format(PyExc_ValueError, "digits of 1 to 2^30 accumulators can be added, not of %lld",
+        PyErr_Format(PyExc_ValueError, "digits of 1 to 2^30 accumulators can be added, not %lld",
                      added);
         return -1;
     case GR_WORDS_BAD_FORMAT:
         PyErr_SetString(PyExc_ValueError,
-                        "these digits are not the sum of accumulators of one dtype: was each of "
-                        "them added once, as 64-bit integers?");
+                        "these digits are not the sum of digits of one dtype: were they added "
+                        "once each, as 64-bit integers?");
         return -1;
     default:
-        PyErr_SetString(PyExc_ValueError, "no accumulators have these digits: were they added as "
-                                          "64-bit integers?");
+        PyErr_SetString(PyExc_ValueError, "these numbers are not digits of accumulators: were they "
+                                          "added as 64-bit integers?");
         return -1;
     }
 }
 
-/* What is made of the digits of n elements, and of their squares after them. */
+/* The result made of the digits of n elements' sum, followed by those of their squares' sum. */
 typedef enum { GR_DIGITS_MEAN, GR_DIGITS_VAR, GR_DIGITS_STD, GR_DIGITS_NORM } gr_digits_finish;
 
-/* Rows whose elements lie side by side, and the words of each. */
+/* Rows of contiguous elements, and the words of each row's sum. */
 typedef struct {
     const char *data;
     size_t rows, n, each; /* elements of a row, and rows of a task */
@@ -121,7 +121,7 @@ static void finish_row(const rows_job *job, const gr_exact *sum, const gr_produc
     }
 }
 
-/* Notes an error, of which one is raised. */
+/* Records an error, one of which is raised in the end. */
 static bool has_failed(rows_job *job, gr_words_error error, const int64_t *words)
 {
     if (error) {

@@ -70,7 +70,7 @@ static bool has_room(const exact_object *self, uint64_t n)
 {
     if (n <= UINT64_MAX - self->sum[0].count)
         return true;
-    PyErr_SetString(PyExc_OverflowError, "a sum is of less than 2^64 elements");
+    PyErr_SetString(PyExc_OverflowError, "an accumulator takes fewer than 2^64 elements");
     return false;
 }
 
@@ -91,7 +91,7 @@ static int merge_sums(exact_object *self, gr_exact *sum, int first, int componen
     return fits ? 0 : -1;
 }
 
-/* A copy of the object's sums, of one moment. */
+/* Copies the object's sums, all at one moment. */
 static void read_sums(exact_object *self, gr_exact sum[2])
 {
     Py_BEGIN_CRITICAL_SECTION((PyObject *)self);
@@ -176,8 +176,8 @@ static PyObject *exact_add_state(PyObject *object, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* Takes other sums away, and their count. Returns 0, or -1 with an exception set if there are too
- * few elements left for the sum that would be left. */
+/* Subtracts other sums and their count. Returns 0, or -1 with an exception set if the remaining
+ * count is too small for the remaining sum. */
 static int take_away(exact_object *self, gr_exact sum[2], uint64_t n)
 {
     gr_exact left[2];
@@ -198,8 +198,8 @@ static int take_away(exact_object *self, gr_exact sum[2], uint64_t n)
     Py_END_CRITICAL_SECTION();
     if (!fits)
         PyErr_SetString(PyExc_ValueError,
-                        "only elements that were added before can be taken away: to subtract "
-                        "others, add their negatives");
+                        "only elements that were added before can be subtracted: for other "
+                        "elements, add their negatives");
     return fits ? 0 : -1;
 }
 
@@ -253,7 +253,7 @@ static PyObject *exact_add_products(PyObject *object, PyObject *args)
     return done ? Py_NewRef(Py_None) : NULL;
 }
 
-/* What is made of the sums of n numbers, or of their parts, and of their squares. */
+/* The variance of n numbers, from the sums of the numbers (or their parts) and their squares. */
 static PyObject *exact_variance(PyObject *object, PyObject *args)
 {
     exact_object *self = (exact_object *)object, *of[GR_PRODUCTS_PARTS];
@@ -351,7 +351,7 @@ static PyObject *exact_from_bytes(PyObject *type, PyObject *args)
         if (!gr_exact_fits_count(&sum[i]))
             error = GR_EXACT_BAD_CONTENT;
     if (error != GR_EXACT_OK) {
-        PyErr_Format(PyExc_ValueError, "these bytes are no accumulator: %s",
+        PyErr_Format(PyExc_ValueError, "these bytes are not an accumulator: %s",
                      gr_exact_error_text(error));
         return NULL;
     }

@@ -1,4 +1,4 @@
-/* Results that are made of exact sums. gpureduce/core/moments.py says which terms are added up. */
+/* Results made of exact sums. gpureduce/core/moments.py chooses the terms that are added up. */
 #include "bindings/host/functions.h"
 
 #include "bindings/gil.h"
@@ -8,8 +8,8 @@
 
 #include <math.h>
 
-/* Copies what C needs to know of an array: other threads may change its shape. Returns false if it
- * has not the shape of the job. */
+/* Copies an array's steps, since other threads may change its shape. Returns false if its shape is
+ * not the job's. */
 static bool take_steps(const gr_finish_job *job, PyArrayObject *array, ptrdiff_t *steps)
 {
     bool fits = PyArray_NDIM(array) == job->dims;
@@ -78,7 +78,7 @@ static bool take_sum(const gr_finish_job *job, PyObject *given, gr_finish_sum *s
                                    take_steps(job, (PyArrayObject *)other, sum->other_step));
 }
 
-/* The array of the first sum gives the shape. Returns false if it is none, or has no elements. */
+/* Takes the shape of the first sum's array. Returns false if there is none, or it is empty. */
 static bool take_first_shape(gr_finish_job *job, PyObject *sums)
 {
     PyObject *one = PyTuple_Size(sums) > 0 ? PyTuple_GetItem(sums, 0) : Py_None;
@@ -207,8 +207,8 @@ static PyArrayObject *new_results(const gr_finish_job *job, PyArrayObject *like,
                                                  NULL);
 }
 
-/* Takes the array, and the other array of products or NULL. Returns false if they need a conversion
- * or have no elements. */
+/* Takes the array, and the second factors of products, or NULL. Returns false if they need a
+ * conversion or have no elements. */
 static bool take_plain(gr_finish_job *job, PyObject *array, PyObject *other, gr_finish_sum *like)
 {
     const gr_numpy_type *type = gr_numpy_type_of_elements(array);
@@ -266,7 +266,7 @@ PyObject *gr_py_finish_plainly(PyObject *Py_UNUSED(module), PyObject *const *arg
     size_t groups = group_count(&job);
     double n = over_n ? (double)PyArray_SIZE(array) / (double)groups : 1;
     job.n = &n;
-    if (!(n > job.how.ddof)) /* or a nan: there are warnings */
+    if (!(n > job.how.ddof)) /* includes nan; Python warns */
         Py_RETURN_NONE;
     PyArrayObject *out = new_results(&job, array, args[2] == Py_True);
     if (!out)

@@ -36,7 +36,7 @@ int gr_check_words(gr_words_error error, long long added);
 /* Takes over an int, or a pair of tuples of floats. Returns 0, or -1 with an exception set. */
 int gr_take_initial(PyObject *initial, gr_initial *taken);
 
-/* The data of a contiguous array with this number of bytes, or NULL. */
+/* The data of a contiguous array of exactly this many bytes; NULL for other objects. */
 void *gr_data_of(PyObject *object, size_t bytes);
 
 /* Marks the axes of an array of `dims` dimensions: None, a number, or a tuple of numbers. Returns

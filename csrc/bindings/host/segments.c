@@ -39,7 +39,7 @@ static bool items_fit(const request *asked)
            sums->is_float && (size_t)PyArray_DIM(out, dims) == gr_exact_words(sums->parts);
 }
 
-/* Whether shapes and item sizes of the inputs are as Python has checked them. User code may have
+/* Whether the inputs still have the shapes and item sizes that Python checked: user code may have
  * run since. */
 static bool inputs_fit(const request *asked, npy_intp segments)
 {
@@ -58,7 +58,7 @@ static bool inputs_fit(const request *asked, npy_intp segments)
            PyArray_DIM(asked->offsets, 0) == segments + 1;
 }
 
-/* The same of all arrays. */
+/* The same for all arrays. */
 static bool shapes_fit(const request *asked)
 {
     PyArrayObject *values = asked->values, *out = asked->out;
@@ -113,7 +113,7 @@ static int run(const request *asked, size_t *bad_row)
     return gr_take_gil(&call) < 0 ? -1 : status;
 }
 
-/* Takes arrays of which one is None. Returns 0, or -1 with an exception set. */
+/* Takes ids and offsets, one of which is None. Returns 0, or -1 with an exception set. */
 static int take_groups(request *asked, PyObject *ids, PyObject *offsets)
 {
     asked->ids = ids == Py_None ? NULL : (PyArrayObject *)ids;

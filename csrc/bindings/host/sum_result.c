@@ -16,7 +16,7 @@ static bool is_result(PyObject *object)
     return (PyObject *)Py_TYPE(object) == sum_result_type;
 }
 
-/* The value of a SumResult; any other object itself. A borrowed reference. */
+/* The value of a SumResult, or any other object itself, as a borrowed reference. */
 static PyObject *value_of(PyObject *object)
 {
     return is_result(object) ? ((gr_sum_result *)object)->value : object;
@@ -245,7 +245,7 @@ static PyObject *result_array(PyObject *self, PyObject *args, PyObject *keywords
     return NULL;
 }
 
-/* A new tuple with the values of SumResults in their place; of other objects, value_of(). */
+/* A new tuple, in which values replace SumResults; value_of() of other objects. */
 static PyObject *values_of(PyObject *object)
 {
     if (!PyTuple_Check(object))

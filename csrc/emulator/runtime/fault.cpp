@@ -118,7 +118,7 @@ static std::string describe_block(const Worker *w, const Block *block)
 
 static void report_deadlock(const Worker *w)
 {
-    std::string text = "deadlock: every thread waits for one that cannot come";
+    std::string text = "deadlock: every thread waits for a thread that never arrives";
     unsigned described = 0, left = 0;
     for (unsigned i = 0; i < w->block_count; ++i) {
         std::string block = describe_block(w, &w->blocks[i]);
@@ -130,7 +130,7 @@ static void report_deadlock(const Worker *w)
             ++left;
     }
     if (left)
-        text += print("\n  and so on in %u blocks more", left);
+        text += print("\n  and %u more blocks", left);
     launch_failed(w->launch, cudaErrorLaunchFailure, text.c_str());
 }
 
@@ -178,7 +178,7 @@ void gr_bad_local(const void *place)
 {
     gr::Worker *w = gr::worker;
     if (w && w->lane)
-        gr::fault(w, "%s%s has written beyond an array of its own, in the function that ends here",
+        gr::fault(w, "%s%s has written beyond a local array of the function that ends here",
                   gr::name_line(place).text, gr::name_lane(w->lane).text);
     abort();
 }
@@ -195,7 +195,7 @@ void gr_misaligned(const char *file, unsigned line, const char *type, unsigned b
 {
     gr::Worker *w = gr::worker;
     if (w && w->lane)
-        gr::fault(w, "%s:%u: %s uses a %s at an address that is no multiple of %u bytes", file,
+        gr::fault(w, "%s:%u: %s uses a %s at an address that is not a multiple of %u bytes", file,
                   line, gr::name_lane(w->lane).text, type, bytes);
 }
 

@@ -174,7 +174,7 @@ void check_guarded(Launch *launch)
             snprintf(text, sizeof text, "a thread writes %s",
                      name_index(at.name, at.index, at.count).text);
         else
-            snprintf(text, sizeof text, "a thread writes beside memory that it may write");
+            snprintf(text, sizeof text, "a thread writes outside all arrays of the kernel");
         launch_failed(launch, cudaErrorLaunchFailure, text);
     }
 }
@@ -206,12 +206,12 @@ static void on_illegal_access(int number, siginfo_t *info, void *context)
         stack_overflow(w);
     Name line = line_of(w, info, attempt.instruction);
     if (out_of_reach(info))
-        fault(w, "%s%s accesses an address out of reach", line.text, name_lane(w->lane).text);
+        fault(w, "%s%s accesses an address outside all memory", line.text, name_lane(w->lane).text);
     Element at = element_at(w->launch, address);
     if (at.name)
         fault(w, "%s%s %s %s", line.text, name_lane(w->lane).text, attempt.verb,
               name_index(at.name, at.index, at.count).text);
-    fault(w, "%s%s %s address %#zx, which is no memory of the launch", line.text,
+    fault(w, "%s%s %s address %#zx, which is in no array of the kernel", line.text,
           name_lane(w->lane).text, attempt.verb, (size_t)address);
 }
 

@@ -132,7 +132,7 @@ static Barrier *wide(Worker *w, gr_scope scope, const char *file, int line)
 {
     Barrier *barrier = w->block->barrier[scope];
     if (!barrier)
-        fault(w, "%s:%d: %s waits for the grid in a launch that is not cooperative", file, line,
+        fault(w, "%s:%d: %s calls grid.sync() in a launch that is not cooperative", file, line,
               name_lane(w->lane).text);
     return barrier;
 }

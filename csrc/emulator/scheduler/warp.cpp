@@ -161,7 +161,7 @@ static __attribute__((noinline)) void check_arguments(Worker *w, const Lane *me,
                                                       int line)
 {
     if (!(mask >> me->index & 1))
-        fault(w, "%s:%d: %s, lane %u of its warp, calls %s(0x%08x), a mask that does not name it",
+        fault(w, "%s:%d: %s, lane %u of its warp, calls %s(0x%08x), a mask without its own lane",
               file, line, name_lane(me).text, me->index, name_wait(op), mask);
     if (width < 1 || width > 32 || (width & (width - 1)))
         fault(w, "%s:%d: %s calls %s with width %d, not a power of two up to 32", file, line,

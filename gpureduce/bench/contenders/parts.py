@@ -65,7 +65,7 @@ class Maker:
             if name in here:
                 return name
         raise ValueError(
-            "--devices needs PyTorch or CuPy, which put the parts on the cards: install one of them"
+            "--devices needs PyTorch or CuPy to put the parts on the GPUs: install one of them"
         )
 
     def _make(self, pattern: Pattern) -> list[Any]:

@@ -100,7 +100,7 @@ def place_of(
     if not on_card:
         return Place(device or default, names)
     if "torch" not in names:
-        raise ValueError(f"bench {option} on a card needs PyTorch, whose events it takes times by")
+        raise ValueError(f"bench {option} on a GPU needs PyTorch, whose events measure the time")
     torch = load_other("torch")
     return Place(device, names, torch, OnCard(torch))
 

@@ -63,7 +63,7 @@ def cases(n: int, dtypes: Sequence[str] | None = None) -> list[Case]:
     chosen = [case for case in dict.fromkeys(found) if dtypes is None or case.dtype in dtypes]
     if not chosen:
         known = ", ".join(dict.fromkeys(case.dtype for case in found))
-        raise ValueError(f"--dtypes: sums by segment are timed of {known}")
+        raise ValueError(f"--dtypes: the benchmark of segment sums takes {known}")
     return chosen
 
 

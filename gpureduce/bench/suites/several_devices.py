@@ -124,7 +124,7 @@ def devices_of(names: Sequence[str]) -> list[devices.Device]:
     wanted = list(names) or [f"{devices.default_backend()}:*"]
     found = [one for one in devices.several(wanted) or [] if one]
     if len(found) < len(wanted) or len({one.backend for one in found}) > 1:
-        raise ValueError("--devices takes GPUs, or emulated ones, as cuda:0 cuda:1 or cuda:*")
+        raise ValueError("--devices takes real or emulated GPUs, such as cuda:0 cuda:1 or cuda:*")
     return found
 
 
