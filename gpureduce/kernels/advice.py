@@ -108,6 +108,7 @@ def of_hang(code: str) -> str:
         if counter and re.search(rf"\b{counter[1]}\s*(?:/|>>)=", code[loop.start() :]):
             return f"line {line}: the steps of {counter[1]} end at 0, so {counter[0]} always holds"
         waits = re.search(r"\w\s*\[|\*\s*\w|\bvolatile\b|\batomic\w+\s*\(|\bload\s*\(", head)
+        waits = waits or (";" not in head and not re.search(r"\+\+|--|(?<![=!<>])=(?!=)", head))
         if waits and re.match(r"\s*(?:;|\{\s*\})", code[close + 1 :]):
             return (
                 f"line {line}: threads wait there for other blocks. CUDA runs blocks in any order, "
@@ -115,6 +116,13 @@ def of_hang(code: str) -> str:
                 "drawn an earlier number by an atomicAdd"
             )
     return ""
+
+
+def of_one_memory(code: str) -> str:
+    """That names of ``extern __shared__`` arrays are of the same memory; empty for one name."""
+    found = re.findall(r"\bextern\b[^;\[]*\b__shared__\b[^;\[]*?(\w+)\s*\[\s*\]", code)
+    names = " and ".join(dict.fromkeys(found))
+    return f"{names} are one memory: all extern __shared__ arrays begin there" * (" " in names)
 
 
 _VARIABLE = r"\b__device__\s[^;(){}]*?\b(\w+)\s*(?:\[[^\]]*\]\s*)*(?:=[^;]*|\{[^;]*\})?;"

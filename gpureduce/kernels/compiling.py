@@ -11,6 +11,7 @@ import errno
 import functools
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -46,6 +47,7 @@ _WRAPPER = """#define GR_USER_KERNEL 1
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <device.h>
 #include <kernel_entry.h>
 #include <engine/compiled_kernels.h>
@@ -103,6 +105,11 @@ extern "C" void __assert_fail(const char *text, const char *file, unsigned line,
 extern "C" void __stack_chk_fail(void)
 {{
     gr_bad_local(__builtin_return_address(0));
+}}
+
+GR_INTRINSIC long long clock64()
+{{
+    return clock();
 }}
 
 static void gr_add(gr_kernel_list *list, unsigned block, const void *entry)
@@ -359,6 +366,9 @@ def in_our_order(signature: Signature, pair: tuple[str, str], is_device: bool) -
     return "\n".join(texts)
 
 
+_OVERLOADED = {"max", "min", *dir(math)}  # by functions of the C++ library
+
+
 def _wrapper(signature: Signature, file: str, pair: tuple[str, str]) -> str:
     load, acc = pair
     names = ", ".join(f'"{signature.named(role) or role}"' for role in ROLES)
@@ -366,6 +376,8 @@ def _wrapper(signature: Signature, file: str, pair: tuple[str, str]) -> str:
     for number, (block, name) in enumerate(instances(signature, pair)):
         # std has a `reduce`, too
         entry = f"::{name}" if signature.is_usual else f"gr_in_order_{number}"
+        if entry[2:] in _OVERLOADED:
+            entry = f"(void (*)({', '.join(one.type for one in signature.parameters)})){entry}"
         adds.append(f"    gr_add(list, {block}, kernel_entry({entry}, names));")
     caller = in_our_order(signature, pair, is_device=False)
     return _WRAPPER.format(file=file, load=load, acc=acc, adds="\n".join(adds), caller=caller)

@@ -12,6 +12,10 @@ _LOCKSTEP = (
     "Lanes ran in lockstep before Volta. Since then `volatile` orders nothing between lanes: in "
     "each step read, then __syncwarp(), then write, then __syncwarp(); or use __shfl_down_sync."
 )
+_ACTIVE = (
+    "Lanes ran in lockstep before Volta. Since then __activemask() names only the lanes that "
+    "happen to run together: take 0xffffffff, or the mask of a __ballot_sync before the branch."
+)
 _HALVES = r"(?:blockDim\s*\.\s*x|\.(?:size|num_threads)\s*\(\s*\))\s*(?:/\s*2|>>\s*1)"
 _HALVING = r"/=\s*2|>>=\s*1|=\s*\w+\s*(?:/\s*2|>>\s*1)\b"
 
@@ -29,7 +33,7 @@ def sentences(
     if "sizes" in reasons:
         said.append(_sizes(reasons["sizes"], code))
     if condition.lockstep:
-        said.append(_LOCKSTEP)
+        said.append(_LOCKSTEP if "volatile" in code else _ACTIVE)
     return said
 
 
@@ -116,14 +120,14 @@ def _cure(condition: Condition, failure: Failure, where: Domain, code: str) -> s
         larger = f" and make {small[1]} larger" if small and above else ""
         return f" Take blockDim.x in place of the constant{larger} to lift this."
     named = rf"\+\s*(?:{most}|{most // 2})\s*\]"
-    more = f"teps for more than {most} threads lift this." if re.search(named, code) else ""
+    more = f"ight steps for more than {most} threads lift this." if re.search(named, code) else ""
     if above and small:
         larger = " A larger array, or extern __shared__, lifts this."
         if more and not re.search(_HALVES, code) and not re.search(rf"\+\s*{most}\s*\]", code):
-            larger = f" A larger array and s{more}"
+            larger = f" A larger array and r{more}"
         return f" {small[1]} has room for blocks of up to {most} threads.{larger}"
     if above:
-        return f" S{more}" if more else ""
+        return f" R{more}" if more else ""
     if condition.powers and failure.case.block & (failure.case.block - 1):
         if not failure.counted and not failure.fault:
             return ""
@@ -182,6 +186,9 @@ def _sizes(failure: Failure, code: str) -> str:
             " Let threads without an element go on with 0, so that they reach each barrier and "
             "shuffle, to lift this."
         )
+    elif not cure and (not failure.fault or "nothing has stored" in failure.fault):
+        cure = " A thread adds more than its elements: test the bounds of each read, and begin "
+        cure += "with 0, to lift this."
     return (
         f"Wrong where n does not fill the blocks, as for n = {failure.case.n} and block = "
         f"{failure.case.block}: {_what(failure)}.{cure}"

@@ -325,7 +325,7 @@ def _with_unwritten(found: _Found, subject: Subject, failure: Failure) -> Failur
         told += [str(read) for read in seen.unwritten]
     if failure.got == "nan" != failure.expected and not told:
         told = ["the sum is nan: a thread adds what nothing has stored, perhaps an element behind "
-                "the last one"]  # fmt: skip
+                "the last one" + f" ({case.numbers})" * (case.numbers != "different")]  # fmt: skip
     return replace(failure, fault="\n".join(told[:2])) if told else failure
 
 
@@ -356,7 +356,8 @@ def _condition(found: _Found, seed: int) -> Condition | None:
         again.try_by_accesses()
     for lockstep in (False, True):
         if lockstep:
-            if not any(map(_relies_on_lockstep, (r for one in again.looked for r in one.races))):
+            seen = (race for one in again.looked for race in one.races)
+            if "__activemask" not in found.text and not any(map(_relies_on_lockstep, seen)):
                 return None
             again.try_all(lambda s: trials.in_lockstep(s, found.where), lockstep=True)
         while chosen := conditions.weakest(found.where, again.tries, lockstep):

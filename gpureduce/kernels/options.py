@@ -309,7 +309,7 @@ def traits_of(signature: Signature, options: Mapping[str, str]) -> int:
     traits |= _host.TICKET if "ticket" in signature.roles else 0
     traits |= _host.BLOCK_TEMPLATE if signature.block else 0
     adds = ATOMIC + r"{0}\b|" + TARGET + r"{0}\s*[-+]=|\b{0}\s*\[[^\[\]]*\]\s*[-+]="
-    adds += "|" + TARGET + r"{0}\s*=[^=;][^;]{0,200}\*\s*{0}\b"
+    adds += "|" + TARGET + r"{0}\s*=[^=;][^;]{0,200}" + TARGET + r"{0}\b"
     adds += r"|\b{0}\s*\[\s*0\s*\]\s*=[^=;][^;]{0,200}\b{0}\s*\[\s*0\s*\]"
     if _has(adds, signature):
         traits |= _host.ZEROED | _host.UNORDERED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -139,7 +140,9 @@ class Verdict:
         if self.condition is not None:
             where = self.condition.sentence(self.domain, self.takes_n)
             return f"{self.name}: {then}right {where}"
-        found = [] if self.right else ["wrong"]
+        flat = re.search(r"\b(?:threadIdx|blockIdx)\s*\.\s*[yz]\b", self.code)
+        only = "in launches of one dimension, the only ones tried, where"
+        found = [] if self.right else [f"wrong {only} {flat[0]} is 0" if flat else "wrong"]
         if any(failure.ended for failure in self.failures):
             found = ["gave no result"]
         if self.races and self.races.races:
@@ -194,6 +197,8 @@ class Verdict:
             tree = condition_text.odd_steps(failure, self.code, self.domain.per_thread)
             if tree and self.advises:
                 lines.append(_wrapped(f"{tree}.", "  "))
+            if self.advises and (same := advice.of_one_memory(self.code)):
+                lines.append(_wrapped(same, "  "))
         return "\n".join(lines)
 
     def _hang(self, failure: Failure) -> str:

@@ -102,7 +102,7 @@ CONDITIONAL = {
         "partner, too"]),
     "grid_of_groups": ("powers_of_two", ["48, 24, 12, 6, 3, 1"]),
     "two_causes": ("powers_of_two at_most_512", [
-        "A larger array and steps for more than 512 threads lift this",
+        "A larger array and right steps for more than 512 threads lift this",
         "at 96, element 64 was left out"]),
     "syncwarp_tail": ("powers_of_two at_least_64", []),
     "barrier_first": ("powers_of_two", ["48, 24, 12, 6, 3, 1"]),
@@ -127,6 +127,9 @@ CONDITIONAL = {
     "named_as_in_std": ("powers_of_two", []),
     "unguarded_load": ("powers_of_two full_blocks", ["line 4: thread 4 reads in[4]"]),
     "unused_load": ("full_blocks", ["line 3: thread 4 reads in[4]; in has 1 element"]),
+    "activemask": ("lockstep", ["__activemask() names only the lanes that happen to run"]),
+    "named_max": ("powers_of_two", ["48, 24, 12, 6, 3, 1"]),
+    "four_each": ("full_blocks", ["test the bounds of each read"]),
     "one_block_constant": ("256", ["The constant 1048576 of the text was 8192"]),
     "large_constant": ("256", ["The constant 1048576 of the text was 8192"]),
 }  # fmt: skip
@@ -141,7 +144,7 @@ RIGHT = (
     "atomic_reference atomic_flag butterfly half2_sum any_block cas_float hillis_steele "
     "chunk_ceil struct_reduce warps_leave inc_wraps padded_cells mask_of_half exch_loop "
     "warp_handshake do_flag even_lanes atomic_exchange ticket_and_total volatile_view "
-    "lock_parameter"
+    "lock_parameter lock_cast"
 ).split()
 WRONG = {
     "half_warp_branch": ["wrong: line 13: the mask of __shfl_down_sync names 32 lanes, 30 of which "
@@ -240,6 +243,15 @@ WRONG = {
     "partials_of_a_block": ["element 1024 was left out"],
     "last_of_one_thread": ["element 32 was left out"],
     "large_unsynced": ["missing: __syncthreads()"],
+    "beyond": ["wrong: line 11: thread 0 writes out[1]; out has 1 element"],
+    "never": ["wrong_factor: wrong Right or wrong"],
+    "mean": ["computes the mean, not the sum"],
+    "int_cells": ["(fractions)"],
+    "two_names": ["s and t are one memory"],
+    "plain_flag": ["line 12: threads wait there for other blocks"],
+    "long_cells": ["the sum wrapped around in a variable of 32 bits"],
+    "zero_leaves": ["(zeros and ones)"],
+    "rows_of_blocks": ["wrong in launches of one dimension, the only ones tried, where blockIdx.y"],
 }  # fmt: skip
 
 
@@ -261,6 +273,7 @@ OF_PROGRAMS = {
 
 # Kernels that differ in a few words from a file: the file, and the texts that are replaced.
 _ADD, _FIRST = {"atomicInc(&count, gridDim.x - 1)": "atomicAdd(&count, 1)"}, "* gridDim.x + tid"
+_RIGHT_INDEX = {_FIRST: "* blockDim.x + tid"}
 _RESET = _ADD | {"out[0] = t;": "out[0] = t;\n        count = 0;"}
 VARIANTS = {
     "do_flag": ("lookback_volatile", {
@@ -302,6 +315,39 @@ VARIANTS = {
         "d > 0; d >>= 1": "d >= 0; d /= 2"}),
     "second_unbounded": ("grid_for_block", {
         _FIRST: "* (blockDim.x * 2) + tid", "in[i] : 0.0f": "in[i] + in[i + blockDim.x] : 0"}),
+    "beyond": ("grid_for_block", _RIGHT_INDEX | {"out[blockIdx.x]": "out[blockIdx.x + 1]"}),
+    "never": ("grid_for_block", _RIGHT_INDEX | {
+        "float": "int", "0.0f": "0", "tid == 0": "tid == blockDim.x"}),
+    "named_max": ("grid_for_block", _RIGHT_INDEX | {"wrong_factor": "max"}),
+    "mean": ("grid_for_block", _RIGHT_INDEX | {
+        "out[blockIdx.x] = s[0]": "atomicAdd(out, s[0] / n)"}),
+    "int_cells": ("grid_for_block", _RIGHT_INDEX | {"__shared__ float": "__shared__ int"}),
+    "long_cells": ("grid_for_block", _RIGHT_INDEX | {
+        "__shared__ float": "__shared__ int", "float": "long long"}),
+    "two_names": ("grid_for_block", _RIGHT_INDEX | {
+        "float s[];": "float s[];\n    extern __shared__ float t[];",
+        "0.0f;": "0.0f;\n    t[tid] = 0;"}),
+    "plain_flag": ("volatile_lock", {
+        "volatile int": "int", "while (mutex) ;": "while (mutex < gridDim.x) ;"}),
+    "rows_of_blocks": ("grid_for_block", _RIGHT_INDEX | {"blockIdx.x": "blockIdx.y"}),
+    "lock_cast": ("volatile_lock", {
+        "volatile int mutex": "int mutex", "*out += total": "*out = *(volatile float *)out + total",
+        "while (mutex) ;\n        mutex = 1;": "while (atomicCAS(&mutex, 0, 1)) ;",
+        "mutex = 0": "atomicExch(&mutex, 0)"}),
+    "activemask": ("sum_squares", {
+        " * in[i];":
+        ";\n    unsigned mask = __activemask();\n    for (int o = 16; o > 0; o /= 2)"
+        " v += __shfl_down_sync(mask, v, o);",
+        "    atomicAdd": "    if (threadIdx.x % 32 == 0) atomicAdd"}),
+    "four_each": ("sum_squares", {
+        "float": "int", "for (int i = ": "int i = 4 * (", "threadIdx.x; i < n;": "threadIdx.x);",
+        " i += gridDim.x * blockDim.x)": "\n    for (int k = 0; k < 4 && i < n; k++)",
+        "in[i] * in[i]": "in[i + k]"}),
+    "zero_leaves": ("sum_squares", {
+        " * in[i];":
+        ";\n    if (v == 0 && blockIdx.x * blockDim.x + threadIdx.x < n) return;\n"
+        "    for (int o = 16; o > 0; o /= 2) v += __shfl_xor_sync(0xffffffff, v, o);",
+        "    atomicAdd": "    if (threadIdx.x % 32 == 0) atomicAdd"}),
     "two_elements_untested": ("grid_for_block", {
         _FIRST: "* blockDim.x * 2 + tid",
         "i < n ? in[i] : 0.0f;":

@@ -112,15 +112,15 @@ static bool out_of_reach(const siginfo_t *info)
 #endif
 }
 
-/* The line of the access, if it is known. For one by a function of our headers, such as an atomic,
- * it is that of the call. */
-static Name line_of(const Worker *w, const siginfo_t *info, const void *instruction)
+/* The place of the access. For one by a function of our headers, such as an atomic, it is that of
+ * the call. */
+static const void *place_of(const Worker *w, const siginfo_t *info, const void *instruction)
 {
     constexpr unsigned bits = 47; /* of a process's addresses */
     uintptr_t address = (uintptr_t)info->si_addr;
     bool announced =
         out_of_reach(info) ? w->last.address >> bits : address - w->last.address < w->last.size;
-    return name_line(announced ? w->last.place : instruction);
+    return announced ? w->last.place : instruction;
 }
 
 /* The parameter that points to the allocation next to an address, and the address as its index. */
@@ -145,6 +145,14 @@ static Element element_at(const Launch *launch, uintptr_t address)
                     (first + bytes - value) / (size_t)size};
     }
     return {nullptr, 0, 0};
+}
+
+void check_beside(Worker *w, uintptr_t address, const char *verb, const void *place)
+{
+    Element at = guards ? element_at(w->launch, address) : Element{};
+    if (at.name)
+        fault(w, "%s%s %s %s", name_line(place).text, name_lane(w->lane).text, verb,
+              name_index(at.name, at.index, at.count).text);
 }
 
 uintptr_t repair_guarded(uintptr_t address, size_t bytes)
@@ -204,13 +212,11 @@ static void on_illegal_access(int number, siginfo_t *info, void *context)
     uintptr_t address = (uintptr_t)info->si_addr, arena = (uintptr_t)w->stacks.arena;
     if (arena - address < guard_bytes)
         stack_overflow(w);
-    Name line = line_of(w, info, attempt.instruction);
+    const void *place = place_of(w, info, attempt.instruction);
+    Name line = name_line(place);
     if (out_of_reach(info))
         fault(w, "%s%s accesses an address outside all memory", line.text, name_lane(w->lane).text);
-    Element at = element_at(w->launch, address);
-    if (at.name)
-        fault(w, "%s%s %s %s", line.text, name_lane(w->lane).text, attempt.verb,
-              name_index(at.name, at.index, at.count).text);
+    check_beside(w, address, attempt.verb, place);
     fault(w, "%s%s %s address %#zx, which is in no array of the kernel", line.text,
           name_lane(w->lane).text, attempt.verb, (size_t)address);
 }

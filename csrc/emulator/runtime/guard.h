@@ -31,6 +31,9 @@ uintptr_t damaged_byte();
 uintptr_t repair_guarded(uintptr_t address, size_t bytes);
 
 struct Launch;
+struct Worker;
+/* A fault if an address is beside an allocation, up to the bytes without access and in them. */
+void check_beside(Worker *w, uintptr_t address, const char *verb, const void *place);
 /* Fails the launch if it has written beside an allocation. */
 void check_guarded(Launch *launch);
 

@@ -120,6 +120,10 @@ void gather_lanes(Worker *w, Warp *warp)
         if (lane->file == first->file && lane->line == first->line)
             together |= lanes & -lanes;
     }
+    /* CUDA promises no lane more than itself. So a random order splits them, now and then. */
+    uint64_t drawn = w->schedule == GR_SCHEDULE_RANDOM ? random_next(&w->random) : 0;
+    if (drawn >> 63 && together & (unsigned)drawn)
+        together &= (unsigned)drawn;
     for (unsigned lanes = together; lanes; lanes &= lanes - 1)
         warp->result[__builtin_ctz(lanes)] = together;
     warp->gathering &= ~together;

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "emulator/runtime/guard.h"
 #include "emulator/runtime/shared_memory.h"
 #include "emulator/trace/recorder.h"
 #include "emulator/races/detector.h"
@@ -46,6 +47,8 @@ static void access(Worker *w, const void *address, size_t size, Access to_others
         count_access(w, address, size, to_memory, place);
     if (in_shared(w, (uintptr_t)address))
         check_shared(w, (uintptr_t)address, size, verbs[to_memory], place);
+    else if (to_memory != READ)
+        check_beside(w, (uintptr_t)address, verbs[to_memory], place);
     if (watched(w))
         watch_access(w, address, size, to_others, to_memory != WRITE, site);
 }
