@@ -108,8 +108,9 @@ def of_hang(code: str) -> str:
         if counter and re.search(rf"\b{counter[1]}\s*(?:/|>>)=", code[loop.start() :]):
             return f"line {line}: the steps of {counter[1]} end at 0, so {counter[0]} always holds"
         waits = re.search(r"\w\s*\[|\*\s*\w|\bvolatile\b|\batomic\w+\s*\(|\bload\s*\(", head)
-        waits = waits or (";" not in head and not re.search(r"\+\+|--|(?<![=!<>])=(?!=)", head))
-        if waits and re.match(r"\s*(?:;|\{\s*\})", code[close + 1 :]):
+        ends_do = code[: loop.start()].rstrip().endswith("}")
+        polls = re.fullmatch(r"(?:[^;=+-]|[!=<>]=)*", head) and not ends_do
+        if (waits or polls) and re.match(r"\s*(?:;|\{\s*\})", code[close + 1 :]):
             return (
                 f"line {line}: threads wait there for other blocks. CUDA runs blocks in any order, "
                 "and some only after others have ended: let a block wait only for blocks that have "

@@ -324,8 +324,8 @@ def _with_unwritten(found: _Found, subject: Subject, failure: Failure) -> Failur
     if failure.got == "nan" or not subject.is_float:  # an unwritten float is nan
         told += [str(read) for read in seen.unwritten]
     if failure.got == "nan" != failure.expected and not told:
-        told = ["the sum is nan: a thread adds what nothing has stored, perhaps an element behind "
-                "the last one" + f" ({case.numbers})" * (case.numbers != "different")]  # fmt: skip
+        told = ["the sum is nan: a thread adds what nothing has stored: perhaps an element behind "
+                "the last one, or the value of a lane that has left"]  # fmt: skip
     return replace(failure, fault="\n".join(told[:2])) if told else failure
 
 

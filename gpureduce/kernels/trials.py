@@ -61,7 +61,8 @@ class Case:
     def __str__(self) -> str:
         grid = f", grid = {self.grid}" if self.grid else ""
         how = "on the card" if self.order == ON_CARD else f"threads in {self.order} order"
-        return f"n = {self.n}, block = {self.block}{grid}, {self.dtype}, {how}"
+        kind = "" if self.numbers in ("different", "races") else f" ({self.numbers})"
+        return f"n = {self.n}, block = {self.block}{grid}, {self.dtype}{kind}, {how}"
 
 
 @dataclass(frozen=True)

@@ -140,9 +140,8 @@ class Verdict:
         if self.condition is not None:
             where = self.condition.sentence(self.domain, self.takes_n)
             return f"{self.name}: {then}right {where}"
-        flat = re.search(r"\b(?:threadIdx|blockIdx)\s*\.\s*[yz]\b", self.code)
-        only = "in launches of one dimension, the only ones tried, where"
-        found = [] if self.right else [f"wrong {only} {flat[0]} is 0" if flat else "wrong"]
+        flat = " in launches of one dimension, the only ones tried" * bool(self._zero)
+        found = [] if self.right else [f"wrong{flat}"]
         if any(failure.ended for failure in self.failures):
             found = ["gave no result"]
         if self.races and self.races.races:
@@ -190,8 +189,7 @@ class Verdict:
             if failure.fault:
                 lines.append(_wrapped(failure.fault, "  "))
             else:
-                kind = "" if failure.case.numbers == "different" else f" ({failure.case.numbers})"
-                lines.append(f"  {failure.what} is {failure.got}, not {failure.expected}{kind}")
+                lines.append(f"  {failure.what} is {failure.got}, not {failure.expected}")
             if why := failure.elements or failure.narrow or self._hang(failure):
                 lines.append(_wrapped(why, "  "))
             tree = condition_text.odd_steps(failure, self.code, self.domain.per_thread)
@@ -199,10 +197,19 @@ class Verdict:
                 lines.append(_wrapped(f"{tree}.", "  "))
             if self.advises and (same := advice.of_one_memory(self.code)):
                 lines.append(_wrapped(same, "  "))
+        lines += [f"Launches had one dimension: {self._zero} was 0."] if self._zero else []
         return "\n".join(lines)
+
+    @property
+    def _zero(self) -> str:
+        """An index that is 0 in launches of one dimension, if the code uses one; else empty."""
+        found = re.search(r"\b(?:threadIdx|blockIdx)\s*\.\s*[yz]\b", self.code)
+        return found[0] if found else ""
 
     def _hang(self, failure: Failure) -> str:
         is_long = self.advises and "took more than" in failure.fault
+        if is_long and failure.case.numbers == "nan":
+            return "nan never equals itself: compare bits, as of __float_as_int"
         return advice.of_hang(self.code) if is_long else ""
 
     def _all_right(self) -> str:

@@ -247,11 +247,13 @@ WRONG = {
     "never": ["wrong_factor: wrong Right or wrong"],
     "mean": ["computes the mean, not the sum"],
     "int_cells": ["(fractions)"],
+    "cas_nan": ["float32 (nan)", "nan never equals itself"],
     "two_names": ["s and t are one memory"],
     "plain_flag": ["line 12: threads wait there for other blocks"],
     "long_cells": ["the sum wrapped around in a variable of 32 bits"],
     "zero_leaves": ["(zeros and ones)"],
-    "rows_of_blocks": ["wrong in launches of one dimension, the only ones tried, where blockIdx.y"],
+    "rows_of_blocks": ["wrong in launches of one dimension, the only ones tried",
+                       "Launches had one dimension: blockIdx.y was 0."],
 }  # fmt: skip
 
 
@@ -324,6 +326,12 @@ VARIANTS = {
     "int_cells": ("grid_for_block", _RIGHT_INDEX | {"__shared__ float": "__shared__ int"}),
     "long_cells": ("grid_for_block", _RIGHT_INDEX | {
         "__shared__ float": "__shared__ int", "float": "long long"}),
+    "cas_nan": ("cas_float", {
+        "int old = *address_as_i": "float old = *address",
+        "atomicCAS(address_as_i, assumed, __float_as_int(val + __int_as_float(assumed)))":
+        "__int_as_float(atomicCAS(address_as_i, __float_as_int(assumed), "
+        "__float_as_int(val + assumed)))",
+        "return __int_as_float(old)": "return old"}),
     "two_names": ("grid_for_block", _RIGHT_INDEX | {
         "float s[];": "float s[];\n    extern __shared__ float t[];",
         "0.0f;": "0.0f;\n    t[tid] = 0;"}),
