@@ -13,8 +13,9 @@ _LOCKSTEP = (
     "each step read, then __syncwarp(), then write, then __syncwarp(); or use __shfl_down_sync."
 )
 _ACTIVE = (
-    "Lanes ran in lockstep before Volta. Since then __activemask() names only the lanes that "
-    "happen to run together: take 0xffffffff, or the mask of a __ballot_sync before the branch."
+    "Lanes ran in lockstep before Volta. Since then __activemask() and coalesced_threads() name "
+    "only lanes that happen to run together, perhaps one: take 0xffffffff, or the mask of a "
+    "__ballot_sync before the branch."
 )
 _HALVES = r"(?:blockDim\s*\.\s*x|\.(?:size|num_threads)\s*\(\s*\))\s*(?:/\s*2|>>\s*1)"
 _HALVING = r"/=\s*2|>>=\s*1|=\s*\w+\s*(?:/\s*2|>>\s*1)\b"

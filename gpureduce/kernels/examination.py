@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,6 +30,7 @@ from gpureduce.kernels.trials import Case, Failure, Subject
 
 Tell = Callable[[str, object], None]
 _ORDERS = ("forward", "random 1")
+_ACTIVE = re.compile(r"\b(?:__activemask|coalesced_threads)\b")  # the lanes that run together
 _RACE_BLOCKS = (256, 96, 64, 128, 416, 512, 1024)
 _TILE_BYTES = 32768  # of bulk_copy.cu
 _MOST_LOOKED_AT = 1 << 19  # elements: each access is recorded
@@ -357,7 +359,7 @@ def _condition(found: _Found, seed: int) -> Condition | None:
     for lockstep in (False, True):
         if lockstep:
             seen = (race for one in again.looked for race in one.races)
-            if "__activemask" not in found.text and not any(map(_relies_on_lockstep, seen)):
+            if not (_ACTIVE.search(found.text) or any(map(_relies_on_lockstep, seen))):
                 return None
             again.try_all(lambda s: trials.in_lockstep(s, found.where), lockstep=True)
         while chosen := conditions.weakest(found.where, again.tries, lockstep):

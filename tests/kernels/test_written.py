@@ -88,7 +88,7 @@ CONDITIONAL = {
     "vectors_by_n": ("powers_of_two full_blocks", ["(4 elements per thread)",
                                                    "48, 24, 12, 6, 3, 1"]),
     "int4_tree": ("powers_of_two", ["tried with multiples of 4 elements", "3 to 1 leaves out"]),
-    "coalesced_wrong": ("full_blocks", ["as for n = 7", "elements 2, 5 to 6 were left out"]),
+    "coalesced_wrong": ("full_blocks lockstep", ["as for n = 31", "elements 2, 5 to 6, 9, 12"]),
     "block_size_param": ("powers_of_two", ["48, 24, 12, 6, 3, 1"]),
     "nthreads_param": ("powers_of_two", ["48, 24, 12, 6, 3, 1"]),
     "bytes_uint": ("powers_of_two at_most_256", ["Wrong for 320, 416, 512, ...: at 512",
@@ -127,7 +127,7 @@ CONDITIONAL = {
     "named_as_in_std": ("powers_of_two", []),
     "unguarded_load": ("powers_of_two full_blocks", ["line 4: thread 4 reads in[4]"]),
     "unused_load": ("full_blocks", ["line 3: thread 4 reads in[4]; in has 1 element"]),
-    "activemask": ("lockstep", ["__activemask() names only the lanes that happen to run"]),
+    "activemask": ("lockstep", ["name only lanes that happen to run together"]),
     "named_max": ("powers_of_two", ["48, 24, 12, 6, 3, 1"]),
     "four_each": ("full_blocks", ["test the bounds of each read"]),
     "one_block_constant": ("256", ["The constant 1048576 of the text was 8192"]),
@@ -325,7 +325,7 @@ VARIANTS = {
         "out[blockIdx.x] = s[0]": "atomicAdd(out, s[0] / n)"}),
     "int_cells": ("grid_for_block", _RIGHT_INDEX | {"__shared__ float": "__shared__ int"}),
     "long_cells": ("grid_for_block", _RIGHT_INDEX | {
-        "__shared__ float": "__shared__ int", "float": "long long"}),
+        "__shared__ float": "__shared__ int", "float": "long long", "0.0f": "0"}),
     "cas_nan": ("cas_float", {
         "int old = *address_as_i": "float old = *address",
         "atomicCAS(address_as_i, assumed, __float_as_int(val + __int_as_float(assumed)))":
