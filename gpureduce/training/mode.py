@@ -139,7 +139,7 @@ def _registered() -> tuple[Any, ...]:
 def _decompose(key: Any) -> None:
     """Makes the functions decompositions of compiled programs, in threads that are in the mode."""
     # Inductor has lowerings for some of them, and refuses decompositions of these if it finds any.
-    import torch._inductor.lowering
+    import torch._inductor.lowering  # noqa: F401
     from torch._inductor.decomposition import decompositions
 
     every = replaced.NEW | {one: function for one, (_, function) in replaced.PAIRS.items()}

@@ -10,9 +10,10 @@ import pytest
 import gpureduce
 
 torch = pytest.importorskip("torch")
+from training_models import MODELS, train  # noqa: E402
+
 import gpureduce.torch as ours  # noqa: E402
 from gpureduce.training import rows as rows_of_tables  # noqa: E402
-from training_models import MODELS, train  # noqa: E402
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
@@ -169,13 +170,17 @@ def test_switches_are_put_back():
         return (torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark,
                 torch.utils.deterministic.fill_uninitialized_memory)  # fmt: skip
 
-    before = switches()
-    with pytest.raises(ZeroDivisionError), ours.reproducible():
+    @ours.reproducible()
+    def fails():
         assert switches() == (True, False, False)
         with ours.reproducible():
             assert in_thread(switches) == (True, False, False)
         assert switches() == (True, False, False)
         raise ZeroDivisionError
+
+    before = switches()
+    with pytest.raises(ZeroDivisionError):
+        fails()
     assert switches() == before
 
 
