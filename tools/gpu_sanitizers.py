@@ -30,11 +30,13 @@ def run(tool: str) -> dict[str, object]:
     summary = re.search(r"(?:ERROR|RACECHECK) SUMMARY: (.*)", done.stdout)
     if done.returncode or not passed or not summary:
         print(done.stdout[-4000:], done.stderr[-2000:], file=sys.stderr)
-    return {
+    found = {
         "clean": bool(done.returncode == 0 and summary and summary[1].startswith("0 ")),
         "summary": summary[1] if summary else "none",
         "tests": int(passed[1]) if passed else 0,
     }
+    print(tool, found, flush=True)  # at once: the next tool may take long
+    return found
 
 
 def main() -> int:
@@ -46,8 +48,6 @@ def main() -> int:
         parser.error(f"there is no {arguments.record}: `pytest -m gpu --record` writes it first")
     with ThreadPoolExecutor(len(TOOLS)) as pool:  # each tool leaves the GPU idle most of the time
         found = dict(zip(TOOLS, pool.map(run, TOOLS), strict=True))
-    for tool, row in found.items():
-        print(tool, row, flush=True)
     if arguments.record:
         record = json.loads(arguments.record.read_text())
         record["compute_sanitizer"] = found

@@ -50,7 +50,10 @@ def index_put(
     add: Add, x: torch.Tensor, indices: Sequence[torch.Tensor | None], values: torch.Tensor,
     accumulate: bool = False, unsafe: bool = False,
 ) -> Any:  # fmt: skip
-    """As torch.index_put with ``accumulate=True``: also the gradient of ``x[indices]``."""
+    """As torch.index_put with ``accumulate=True``: also the gradient of ``x[indices]``.
+
+    `unsafe`: the indices are known to be right.
+    """
     if not accumulate or not _adds_floats(x) or x.dtype != values.dtype:
         return NotImplemented
     of_dim: dict[int, torch.Tensor] = {}
@@ -70,7 +73,8 @@ def index_put(
     ids = torch.zeros_like(places[0])
     for dim, place in zip(front, places, strict=True):
         size = x.shape[dim]
-        ids = ids * size + torch.where(place < 0, place + size, place)
+        wrapped = place % size if unsafe else torch.where(place < 0, place + size, place)
+        ids = wrapped if len(front) == 1 else ids * size + wrapped
     rest = [n for k, n in enumerate(x.shape) if k not in front]
     first = front[0] if front == list(range(front[0], front[-1] + 1)) else 0
     shape = [*rest[:first], *ids.shape, *rest[first:]]
@@ -143,13 +147,16 @@ def embedding_dense_backward(
 
 
 def embedding_bag_backward(
-    add: Add, gradient: torch.Tensor, indices: torch.Tensor, bag_of: torch.Tensor,
-    bag_size: torch.Tensor, maximum: torch.Tensor, size: int, scales: bool, mode: int,
-    weights: torch.Tensor | None, padding: int = -1,
+    add: Add, gradient: torch.Tensor, indices: torch.Tensor, offsets: torch.Tensor,
+    bag_of: torch.Tensor, bag_size: torch.Tensor, maximum: torch.Tensor, size: int, scales: bool,
+    mode: int, is_sparse: bool, weights: torch.Tensor | None, padding: int = -1,
 ) -> Any:  # fmt: skip
     """The gradient of an embedding bag's table, for sums and means."""
-    if scales or mode not in (0, 1) or gradient.shape[-1] == 0:
+    if scales or is_sparse or mode not in (0, 1) or gradient.shape[-1] == 0:
         return NotImplemented
+    if bag_of.numel() < indices.numel():  # for sums, PyTorch may leave it out
+        places = torch.arange(indices.numel(), device=offsets.device, dtype=offsets.dtype)
+        bag_of = torch.searchsorted(offsets, places, right=True) - 1
     rows = gradient.index_select(0, bag_of)
     if mode == 1:
         rows = rows / bag_size.index_select(0, bag_of).unsqueeze(1).to(rows.dtype)
@@ -179,6 +186,6 @@ PAIRS: dict[Any, tuple[Any, Callable[..., Any]]] = {
 }
 NEW: dict[Any, Callable[..., Any]] = {
     _aten.embedding_dense_backward.default: embedding_dense_backward,
-    _aten._embedding_bag_dense_backward.default: embedding_bag_backward,
+    _aten._embedding_bag_backward.default: embedding_bag_backward,
     _aten.bincount.default: bincount,
 }

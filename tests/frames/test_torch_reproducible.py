@@ -68,6 +68,12 @@ def cases(device, dtype):
     yield lambda o: gradient(
         lambda x: functional.embedding(places[o], x, padding_idx=1)[o.argsort()], table
     )
+    bags, pairs = torch.arange(0, 600, 2, device=device), torch.stack([places, places * 7 % 40], 1)
+    for mode in ("sum", "mean") if dtype != torch.float16 or device != "cpu" else ():
+        yield lambda o, m=mode: gradient(
+            lambda x: functional.embedding_bag(pairs[o].flatten(), x, bags, mode=m)[o.argsort()],
+            table,
+        )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
