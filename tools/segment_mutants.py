@@ -148,7 +148,7 @@ KERNELS = [
          "while (width > 1 && rows && (rows - 1) >> (64 - width))"),
         ("unsigned words = bits <= width ? 1 : (bits + width - 1) / width;",
          "unsigned words = bits <= width ? 1 : bits / width;"),
-        ("GR_CHECKED_BITS = 57,     /* of an element, at most, in a word that is checked */",
+        ("GR_CHECKED_BITS = 57,     /* most bits of an element in a checked word */",
          "GR_CHECKED_BITS = 63,"),
         ("return width > 30 ? width - 23 : 0;", "return width > 30 ? width - 21 : 0;"),
         ("unsigned words = bits > 24 ? (bits - 24) / of->overlap + 1 : 1;",

@@ -55,7 +55,7 @@ def test_what_the_users_code_prints_is_no_json(command, folder):
 
 
 BAD = {
-    "numpy": "write the function as MODULE:FUNCTION",
+    "numpy": "name a function as numpy:sum, MODULE:FUNCTION",
     "no_such_one:f": "No module named 'no_such_one'",
     "numpy:summ": "has no attribute 'summ'",
     "numpy:pi": "f must be a function, not 3.14",

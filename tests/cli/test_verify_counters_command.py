@@ -53,7 +53,7 @@ def test_kernels_for_sums_along_an_axis(ncu, command, tmp_path):
     assert command("verify-counters", "--again", path, "--record", other)[0] == 0
     assert other.read_text() == path.read_text()
     said = report.markdown(record)
-    assert "3 kernels for sums along an axis, of 64 x 4,096, 4,096 x 16, 100 x 777" in said
+    assert "3 kernels for sums along an axis ran on 64 x 4,096, 4,096 x 16, 100 x 777" in said
 
     launch = record["seen"]["launches"][-1]
     assert launch[0] == "row_lanes" and launch[-1] == 777
@@ -118,7 +118,10 @@ def test_a_record_that_cannot_be_read_is_an_error_in_one_line(command, tmp_path,
 def test_conflicts_of_one_warp_alone_must_be_equal(ncu, command):
     names = ["--strategies", "interleaved_idx", "warp_shfl", "cluster", "atomic_thread", "redux"]
     status, out, _ = command(*VERIFY, *names)
-    assert status == 0 and "control: in 4 launches of one warp alone" in out
+    assert (
+        status == 0
+        and "control: with one warp alone there is no arbitration. In 4 such launches" in out
+    )
     assert "8 of 8 counts of bank conflicts (2 of them not 0) are exactly the model's" in out
     ncu.setenv("FAKE_NCU_ARBITRATES", "2")  # as between many warps, so also where there is one
     status, out, _ = command(*VERIFY, *names)

@@ -142,7 +142,7 @@ def test_values_of_other_dtypes():
             for target in FLOATS:
                 assert bits_of(total.value(numpy_dtype(target))) == expected_bits(row, target)
     assert Accumulator("float32").add([1, 2]).value(complex) == 3
-    with pytest.raises(TypeError, match="cannot add complex numbers"):
+    with pytest.raises(TypeError, match="would lose the imaginary part"):
         Accumulator(complex).add([1j]).value(float)
     with pytest.raises(TypeError, match="float or complex"):
         Accumulator(float).value(int)
@@ -156,7 +156,7 @@ def test_arrays_of_other_dtypes():
     big = Accumulator("float64").add(np.array([2**63 - 1, -(2**63)], np.int64))
     assert big.value() == -1
     assert Accumulator("complex128").add([1.5]).add([2j]).value() == 1.5 + 2j
-    with pytest.raises(TypeError, match="imaginary"):
+    with pytest.raises(TypeError, match="cannot add complex numbers"):
         Accumulator("float64").add([1j])
     with pytest.raises(TypeError, match="cannot be summed"):
         Accumulator("float64").add(np.array(["a"]))

@@ -249,7 +249,7 @@ def test_axes_are_those_of_numpy():
     assert exact.vecdot(x, x[1], axis=0).tolist() == np.vecdot(x, x[1], axis=0).tolist()
     assert exact.vecdot(y, x[1], axis=0).tolist() == np.vecdot(y, x[1], axis=0).tolist()
     for wrong, axis in ((x[0, :1], -1), (x[0], -2)):
-        with pytest.raises(ValueError, match=r"x1 has 3 elements and x2 1|out of bounds"):
+        with pytest.raises(ValueError, match=r"x1 has 3 elements, but x2 1|out of bounds"):
             exact.vecdot(x, wrong, axis=axis)
     z, w = np.stack([x, x * x], axis=-1), x + 1
     assert exact.average(z, (1, 0), w).tolist() == exact.average(z, (0, 1), w.T).tolist()

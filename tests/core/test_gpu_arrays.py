@@ -64,7 +64,9 @@ def test_strides(producer):
     views += [np.broadcast_to(cube[0, 0, :3], (4, 3)), cube[0, 0, 0, ...], cube.transpose(1, 0, 2)]
     for view in views:
         check(add(producer(view)), view)
-    with pytest.raises(TypeError, match=r"sequential reads contiguous arrays.*fast and last_block"):
+    with pytest.raises(
+        TypeError, match=r"sequential reads only contiguous arrays.*fast or last_block"
+    ):
         add(producer(cube[::2]), "sequential")
     check(add(producer(cube.T), "sequential"), cube)  # the same elements side by side
 
@@ -154,7 +156,10 @@ def test_each_capsule_is_let_go(emulator_for_a_card, array, form, error, stream)
 
 
 def test_each_capsule_of_a_dtype_that_is_refused_is_let_go():
-    for dtype, words in (("int64", "cannot be summed exactly"), ("complex64", "no place for")):
+    for dtype, words in (
+        ("int64", "cannot be summed exactly"),
+        ("complex64", "cannot add complex numbers"),
+    ):
         there = Kept(np.ones(100, dtype))
         with pytest.raises(TypeError, match=words):
             gpureduce.Accumulator().add(there, device="emulator")

@@ -103,8 +103,8 @@ def test_windows_have_the_bits_of_exact():
 
 
 @pytest.mark.parametrize(("call", "error", "text"), [
-    (lambda: FRAME.exact.cumsum(), TypeError, "'s' has the dtype .* no cumsum"),
-    (lambda: FRAME.s.exact.cumsum(), TypeError, "'s' has the dtype .* no cumsum"),
+    (lambda: FRAME.exact.cumsum(), TypeError, "'s' has the dtype .* no exact cumsum"),
+    (lambda: FRAME.s.exact.cumsum(), TypeError, "'s' has the dtype .* no exact cumsum"),
     (lambda: FRAME.exact.rolling(2).sum(), pd.errors.DataError, "non-numeric"),
     (lambda: FRAME.x.exact.rolling(2, win_type="triang"), TypeError, "leave win_type out"),
     (lambda: FRAME.x.exact.rolling(2, 3), ValueError, "min_periods"),
