@@ -47,11 +47,6 @@ class Assignment:
         return checked(self.spec)
 
     @property
-    def kernel(self) -> str:
-        """The name of the kernel: the spec's, or that of the first one in the start file."""
-        return self.checked.kernel
-
-    @property
     def task(self) -> str:
         """The comment at the top of the start file."""
         lines = re.match(r"(?:\s*#[^\n]*\n|\s*\n)*((?://[^\n]*\n)*)", self.files["start.cu"])
@@ -67,8 +62,8 @@ def packaged_files() -> Any:
 
 def packaged() -> dict[str, Assignment]:
     """The assignments that come with gpureduce, by name."""
-    found = packaged_files()["assignments"]
-    return {name: Assignment(name, files) for name, files in found.items()}
+    every = packaged_files()["assignments"]
+    return {name: Assignment(name, files) for name, files in every.items()}
 
 
 def find(name: str) -> Assignment:
@@ -125,7 +120,7 @@ def new(name: str, like: Assignment) -> dict[str, str]:
     """The files of an assignment that begins as a copy, with the kernel named as its folder."""
     if not re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII):
         raise ValueError(f"a folder's name is also the kernel's: letters, digits, _; not {name!r}")
-    kernel, title = re.compile(rf"\b{like.kernel}\b"), name.replace("_", " ").capitalize()
+    kernel, title = re.compile(rf"\b{like.checked.kernel}\b"), name.replace("_", " ").capitalize()
     files = {path: kernel.sub(name, text) for path, text in like.files.items()}
     spec = re.sub(r"(?m)^title = .*", f'title = "{title}"', files["spec.toml"], count=1)
     return files | {"spec.toml": spec}

@@ -31,8 +31,8 @@ def _facts(one: Assignment, seed: int) -> dict[str, Any]:
     wanted = one.checked
     rows = [f"| `{row.rule}` | {decimal(row.points)} |" for row in wanted.rules]
     return {
-        "name": one.name, "kernel": one.kernel, "task": one.task, "seed": seed, "version": VERSION,
-        "start": one.files["start.cu"],
+        "name": one.name, "kernel": wanted.kernel, "task": one.task, "seed": seed,
+        "version": VERSION, "start": one.files["start.cu"],
         "title": " ".join(wanted.title.replace("\\", "/").replace('"', "'").split()),
         "rules": "\n".join(["| rule | points |", "|---|---:|", *rows]),
         "spec": pprint.pformat(one.spec, sort_dicts=False, width=100),
@@ -44,7 +44,7 @@ def _of_rules(template: str, one: Assignment) -> str:
     return "".join(
         _filled(template, {
             "number": number, "quoted": json.dumps(row.rule), "points": decimal(row.points),
-            "kernel": one.kernel, "name": one.name,
+            "kernel": one.checked.kernel, "name": one.name,
         })
         for number, row in enumerate(one.checked.rules, 1)
     )  # fmt: skip
@@ -55,7 +55,7 @@ def _notebook(one: Assignment, facts: dict[str, Any], before: list[_Cell], after
     task = f"# {facts['title']}\n\n{one.task}\n\n{facts['rules']}\n"
     cells: list[_Cell] = [("markdown", task, {"grade_id": "task"}), *before,
                           ("code", "%load_ext gpureduce", {"grade_id": "load"}),
-                          ("code", f"%%kernel {one.kernel}\n{facts['start']}", {}),
+                          ("code", f"%%kernel {one.checked.kernel}\n{facts['start']}", {}),
                           after]  # fmt: skip
     made: list[dict[str, Any]] = []
     for number, (kind, text, fields) in enumerate(cells):
@@ -92,11 +92,12 @@ def otter(one: Assignment, facts: dict[str, Any]) -> Files:
     """A notebook for students, and the test files of Otter-Grader."""
     first: _Cell = ("code", f'import otter\n\ngrader = otter.Notebook("{one.name}.ipynb")', {})
     cases = _of_rules("otter_case.txt", one)
-    last: _Cell = ("code", f'grader.check("{one.kernel}")', {})
+    last: _Cell = ("code", f'grader.check("{one.checked.kernel}")', {})
     return {
         f"release/{one.name}.ipynb": _notebook(one, facts, [first], last),
-        f"release/tests/{one.kernel}.py": _filled("otter_test.txt", facts | {"seed": 0}) + cases,
-        f"autograder/tests/{one.kernel}.py": _filled("otter_test.txt", facts) + cases,
+        f"release/tests/{one.checked.kernel}.py": _filled("otter_test.txt", facts | {"seed": 0})
+        + cases,
+        f"autograder/tests/{one.checked.kernel}.py": _filled("otter_test.txt", facts) + cases,
         "autograder/requirements.txt": f"gpureduce=={VERSION}\n",
     }
 

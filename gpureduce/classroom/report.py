@@ -15,7 +15,6 @@ from urllib.parse import quote
 from gpureduce.classroom.class_run import Result
 from gpureduce.classroom.similarity import Pair
 from gpureduce.classroom.submissions import Submission
-from gpureduce.emulator.picture import ACTIVE, FAINT, HALF, Page
 from gpureduce.kernels import verdict_html
 from gpureduce.text import counted, decimal, score, visible
 
@@ -29,7 +28,6 @@ td, th { padding: 2px 10px 2px 0; text-align: left; vertical-align: top }
 .pair pre { white-space: pre-wrap }
 a { color: var(--active); overflow-wrap: anywhere }
 </style>"""
-_LEFT, _BAR, _WIDTH = 300.0, 380.0, 14.0
 
 
 def _cell(text: str) -> str:
@@ -91,20 +89,6 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return f"<table><tr>{top}</tr>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
 
-def _bars(title: str, remark: str, rows: Sequence[tuple[str, int, int]]) -> str:
-    """A picture of bars: a name, a count, and a part of it in another colour."""
-    page = Page()
-    page.heading(title, remark)
-    most = max(1, *(count for _, count, _ in rows))
-    for name, count, part in rows:
-        page.say(_LEFT - 10, 12, name if len(name) <= 44 else f"{name[:43]}…", anchor="end")
-        page.box(_LEFT, 1, _BAR * count / most, _WIDTH, HALF, f"{name}: {count}")
-        page.box(_LEFT, 1, _BAR * part / most, _WIDTH, ACTIVE, f"{name}: {part}")
-        page.say(_LEFT + _BAR * count / most + 6, 12, f"{count}", size=10, fill=FAINT)
-        page.y += _WIDTH + 5
-    return verdict_html.themed(page.done().svg())
-
-
 def _class(results: Sequence[Result], links: Sequence[str], found: Sequence[Pair]) -> str:
     """The page for a teacher: the points of all, the rules that are lost, similar submissions."""
     if not results:
@@ -113,24 +97,19 @@ def _class(results: Sequence[Result], links: Sequence[str], found: Sequence[Pair
     mean = sum(grade.points for grade in grades) / len(grades)
     head = (f"{grades[0].title}: {counted(len(grades), 'submission')}, "
             f"{score(round(mean, 2), grades[0].most)} points on average")  # fmt: skip
-    shares = [int(10 * grade.points / (grade.most or 1)) for grade in grades]
-    points = [(f"{10 * i} to {10 * i + 9} %" if i < 10 else "all points", shares.count(i), 0)
-              for i in range(11)]  # fmt: skip
     lost = [[i for i, row in enumerate(grade.rows) if not row.holds] for grade in grades]
-    rules, bars = [], []
+    rules = []
     for i, row in enumerate(grades[0].rows):
         first = [link for link, own in zip(links, lost, strict=True) if own[:1] == [i]]
-        count = sum(i in own for own in lost)
-        bars.append((row.rule, count, len(first)))
-        rules.append([f"<code>{html.escape(row.rule)}</code>", f"{count}", ", ".join(first)])
+        count, rule = f"{sum(i in own for own in lost)}", html.escape(row.rule)
+        rules.append([f"<code>{rule}</code>", count, ", ".join(first)])
     students = [
         [link, one.submission.id, decimal(one.grade.points), one.submission.remark,
          html.escape(one.headline)]
         for link, one in zip(links, results, strict=True)
     ]  # fmt: skip
     return verdict_html.whole_page([head], [
-        _STYLE, f"<h1>{html.escape(head)}</h1>", _bars("Points", "students", points),
-        _bars("Which rule loses whom", "lost by; dark: those who lose no rule before it", bars),
+        _STYLE, f"<h1>{html.escape(head)}</h1><h2>Which rule loses whom</h2>",
         _table(["rule", "lost by", "those who lose no rule before it"], rules),
         "<h2>Students</h2>", _table(["student", "id", "points", "", "verdict"], students),
         "<h2>Similar submissions</h2><p>A hint, and no proof: short kernels for one task are often "

@@ -20,7 +20,6 @@ _KEPT = frozenset(
     "x y z In Acc threadIdx blockIdx blockDim gridDim warpSize shared_array min max".split()
 )
 
-
 # Two submissions, by index, and the shares of words that are the same, folded and as written.
 Pair = tuple[int, int, float, float]
 

@@ -115,18 +115,14 @@ def _chosen(paths: list[Path], name: str) -> Path:
     left = paths
     for pattern in (rb"__global__", rb"\b%s\b" % name.encode()) if len(paths) > 1 else ():
         left = [path for path in left if re.search(pattern, _data(path))] or left
-    if (stems := [*map(_stem, left)]).count(name) == 1:
+    # Without the ending, and without what Canvas puts around a student's name of a file.
+    stems = [m["file"] if (m := _CANVAS.fullmatch(one.stem)) else one.stem for one in left]
+    if stems.count(name) == 1:
         left = [left[stems.index(name)]]
     if len(left) > 1:
         names = ", ".join(path.name for path in left[:5])
         raise KernelError(visible(f"there are {len(left)} files: which one of {names}?"))
     return left[0]
-
-
-def _stem(path: Path) -> str:
-    """The name that the student gave the file, without its ending."""
-    found = _CANVAS.fullmatch(path.stem)
-    return found["file"] if found else path.stem
 
 
 def _data(path: Path) -> bytes:

@@ -80,6 +80,5 @@ def page(made: list[Frame], form: str) -> str:
         if questions.index(one.question) == i:
             parts.append(f"<h2>{html.escape(one.question)}</h2>")
         file, said = f"{one.name}.{form}", html.escape(one.sentence)
-        image, link = f'<p><img src="{file}" alt="{said}">', f'<p><a href="{file}">{said}</a>'
-        parts.append(link if form == "pdf" else image)
+        parts.append(f'<p><img src="{file}" alt="{said}"><p><a href="{file}">{said}</a>')
     return "\n".join([*parts, ""])

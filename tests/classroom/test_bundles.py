@@ -269,7 +269,7 @@ def test_odd_assignments(tmp_path):
     start = f"// Write {{{{seed}}}} and {{{{start}}}}.\n{first}" + (FOLDER / "start.cu").read_text()
     files = {**assignments.find(str(FOLDER)).files}
     one = assignments.Assignment("odd", files | {"start.cu": start})
-    assert one.kernel == "first_tree"
+    assert one.checked.kernel == "first_tree"
     for system in bundles.SYSTEMS:
         for path, text in bundles.export(one, system, SEED).items():
             if path.startswith(("release", "repository")):
