@@ -30,6 +30,8 @@ _ALWAYS: dict[str, Any] = {
 _MORE: dict[str, Any] = {
     **dict.fromkeys(("device", "cache", "producer", "way", "data", "kernel", "ids", "index"), str),
     **dict.fromkeys(("offset", "rows", "columns", "batches", "segments", "devices", "window"), int),
+    **dict.fromkeys(("table", "skew"), int),
+    "operation": str,
     "axis": int | str,
     **dict.fromkeys(("block", "grid"), int | None),
     **dict.fromkeys(("peak_gb_s", "percent_of_peak", "percent_of_ceiling"), float | None),
@@ -43,6 +45,7 @@ _NEEDED = {
     "exact": ("data",),
     "scan": ("rows", "columns", "axis"),
     "segments": ("segments", "ids", "columns", "data", "index"),
+    "torch": ("operation", "columns", "table", "skew"),
 }
 _CLOCKS = ("clocks.sm", "clocks.mem", "clocks.max.sm", "clocks.max.mem", "temperature.gpu")
 _KEPT_EACH_S = 5.0

@@ -42,6 +42,7 @@ from gpureduce.core.text_files import FileError
 from gpureduce.kernels.source_text import KernelError
 from gpureduce.lectures import experiments
 from gpureduce.text import EMULATED, number, show_json, table
+from gpureduce.training import speed
 
 
 def _sum_row(arguments: argparse.Namespace, name: str) -> dict[str, Any]:
@@ -135,6 +136,7 @@ _MODES = {
     "axis": ("sizes", "dtypes", "parts", "device", "repeats", "output", "force", "json"),
     "scan": ("sizes", "dtypes", "device", "repeats", "output", "force", "json"),
     "segments": ("sizes", "dtypes", "device", "repeats", "output", "force", "json", "cub"),
+    "torch": ("sizes", "device", "repeats", "output", "force", "json"),
     "devices": ("sizes", "dtypes", "strategies", "repeats", "json", "output", "force"),
 }
 
@@ -170,6 +172,8 @@ def _command_bench(arguments: argparse.Namespace) -> None:
         bench_command.run("scan", scan.suite, arguments)
     elif arguments.segments:
         bench_command.run("segments", bench_segments.suite, arguments)
+    elif arguments.torch:
+        bench_command.run("torch", speed.suite, arguments)
     elif arguments.devices is not None:
         bench_command.run("devices", several_devices.suite, arguments)
     elif arguments.lecture or arguments.record:

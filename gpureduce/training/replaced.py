@@ -25,7 +25,7 @@ def _on_entries(
 ) -> torch.Tensor:
     """Adds rows to the entries of the dimensions `front`, which `ids` number together."""
     if len(front) == 1 and front[0] == 0 and x.dim() <= 2 and rows.dim() == x.dim():
-        return add(x, ids, rows)  # the same, in less time
+        return add(x, ids.reshape(-1), rows)  # the same, in less time
     order = [*front, *(k for k in range(x.dim()) if k not in front)]
     moved = x.permute(order)
     rest = moved.shape[len(front) :]

@@ -16,7 +16,7 @@ DATA = ROOT / "notebooks" / "data"
 RECORDS = sorted(path for path in DATA.glob("*.json") if path.name != "lectures.json")
 
 
-SUITES = {"additions", "axis", "bench", "devices", "exact", "lecture", "scan", "segments"}
+SUITES = {"additions", "axis", "bench", "devices", "exact", "lecture", "scan", "segments", "torch"}
 
 
 @pytest.mark.parametrize("path", RECORDS, ids=lambda p: p.name)

@@ -13,7 +13,10 @@ torch = pytest.importorskip("torch")
 from training_models import MODELS, train  # noqa: E402
 
 import gpureduce.torch as ours  # noqa: E402
+from gpureduce.bench import record  # noqa: E402
+from gpureduce.cli.main import main  # noqa: E402
 from gpureduce.training import rows as rows_of_tables  # noqa: E402
+from gpureduce.training import speed  # noqa: E402
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
@@ -119,6 +122,8 @@ def test_views_and_empty_tensors():
         base[::2, 1:4].index_add_(0, torch.tensor([5, 5]), torch.ones(2, 3))
         base[:, 4:].T.index_put_((torch.tensor([[0], [1]]), torch.tensor([2, 3])),
                                  torch.ones(2, 2), accumulate=True)  # fmt: skip
+        torch.zeros(3).index_add(0, torch.tensor(1), torch.ones(1))
+        torch.zeros(()).scatter_add(0, torch.tensor(0), torch.ones(()))
         torch.zeros(0, 3).index_add(0, torch.zeros(0).long(), torch.zeros(0, 3))
         torch.zeros(4).index_put_((torch.zeros(4, dtype=torch.bool),), torch.ones(()), True)
     want = numbers(12, 10)
@@ -272,3 +277,13 @@ def test_logsumexp(device):
     torch.testing.assert_close(half, torch.logsumexp(x.bfloat16(), 1), rtol=1e-2, atol=0.1)
     with pytest.raises(TypeError, match=r"pass x.double\(\)"):
         ours.logsumexp(torch.ones(3, dtype=torch.long))
+
+
+def test_a_record_of_its_speed(tmp_path, capsys):
+    path = tmp_path / "torch.json"
+    options = ["--torch", "--device", "cpu", "--sizes", "300", "--repeats", "1"]
+    assert main(["bench", *options, "--output", str(path)]) == 0
+    assert "Microseconds of additions by index" in capsys.readouterr().out
+    rows = record.load(path, "torch")["rows"]
+    assert {row["strategy"] for row in rows} == {"torch", "torch deterministic", "exact"}
+    assert len(rows) == 3 * len({tuple(vars(one.within(300)).values()) for one in speed.CASES})

@@ -131,7 +131,9 @@ def _ours(of: Given, case: Case, device: str | None) -> dict[str, Run]:
     return found
 
 
-def _deterministic(torch: Any, run: Run) -> Run:
+def deterministic(torch: Any, run: Run) -> Run:
+    """The call by PyTorch's deterministic algorithms."""
+
     def call() -> Any:
         before = torch.are_deterministic_algorithms_enabled()
         torch.use_deterministic_algorithms(True)
@@ -152,7 +154,7 @@ def _of_torch(torch: Any, of: Given) -> dict[str, Run]:
 
     found = {"torch index_add": add}
     if values.device.type == "cuda":
-        found["torch deterministic"] = _deterministic(torch, add)
+        found["torch deterministic"] = deterministic(torch, add)
     if of.offsets is not None and values.is_floating_point():
         found["torch segment_reduce"] = lambda: torch.segment_reduce(
             values, "sum", offsets=of.offsets, axis=0, unsafe=True

@@ -1,0 +1,127 @@
+"""Additions by index in PyTorch programs: ``gpureduce bench --torch``.
+
+Each operation is timed as PyTorch does it, by PyTorch's deterministic algorithms, and in the mode
+of `gpureduce.torch.reproducible`. On a card the L2 cache is flushed before every call.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gpureduce.bench import render
+from gpureduce.bench.command import REPEATS, Suite
+from gpureduce.bench.contenders.places import Place, close_to_first, place_of
+from gpureduce.bench.contenders.segments import deterministic
+from gpureduce.bench.render import Pivot, as_table, of, ratio
+from gpureduce.bench.runner import Contender, Group, Row, one_by_one
+from gpureduce.core.dtypes import named
+from gpureduce.lazy_import import load, load_other
+
+OURS, DETERMINISTIC = "exact", "torch deterministic"
+_CASE = ("operation", "n", "columns", "table", "dtype", "skew")
+
+
+@dataclass(frozen=True)
+class Case:
+    """`n` rows that are added to the rows of a table. A `skew` above 1 repeats small indices."""
+
+    operation: str
+    n: int
+    columns: int
+    table: int
+    dtype: str
+    skew: int = 1
+
+    @property
+    def nbytes(self) -> int:
+        """Of the rows."""
+        return self.n * self.columns * named(self.dtype).itemsize
+
+    def within(self, most: int) -> Case:
+        """The same with at most so many elements."""
+        share = max(1, -(-self.n * self.columns // most))
+        return replace(self, n=max(1, self.n // share), table=max(1, self.table // share))
+
+
+CASES = (
+    Case("index_add", 2_000_000, 128, 100_000, "float32"),
+    Case("index_add", 32_768, 7_168, 4_096, "bfloat16"),
+    Case("index_add", 8_192, 1_024, 128_000, "float32"),
+    Case("index_add", 1_000_000, 1, 100_000, "float32"),
+    Case("index_add", 4_096, 128, 4_096, "float32"),
+    Case("index_add", 64, 128, 64, "float32"),
+    Case("embedding", 16_384, 4_096, 32_000, "bfloat16"),
+    Case("embedding", 16_384, 4_096, 32_000, "bfloat16", skew=4),
+    Case("embedding", 8_192, 8_192, 128_000, "bfloat16"),
+    Case("embedding", 8_192, 8_192, 256_000, "bfloat16"),
+    Case("scatter_add", 65_536, 64, 4_096, "float32"),
+)
+
+
+def _call(torch: Any, case: Case, device: str) -> Any:
+    """The operation on random rows. It adds to its own table in place."""
+    seed = torch.Generator(device).manual_seed(0)
+    make = functools.partial(torch.randn, generator=seed, device=device)
+    rows = make(case.n, case.columns).to(getattr(torch, case.dtype))
+    index = torch.rand(case.n, generator=seed, device=device).pow(case.skew)
+    ids = (index * case.table).long()
+    if case.operation == "embedding":
+        gradient = torch.ops.aten.embedding_dense_backward
+        return lambda: gradient(rows, ids, case.table, -1, False)
+    table = make(case.table, case.columns).to(rows.dtype)
+    if case.operation == "index_add":
+        return lambda: table.index_add_(0, ids, rows)
+    columns = torch.arange(case.columns, device=device)
+    own = (ids.unsqueeze(1) + columns) % case.table
+    return lambda: table.scatter_add_(0, own, rows)
+
+
+def _contenders(place: Place, case: Case) -> Iterator[Contender]:
+    torch, mode = load_other("torch"), load("training.mode")  # the command line imports neither
+    with mode.reproducible():
+        pass  # what the first call would import
+    call, plain, ours = (_call(torch, case, "cuda" if place.card else "cpu") for _ in range(3))
+
+    yield place.contender("torch", plain)
+    yield place.contender(DETERMINISTIC, deterministic(torch, call))
+    yield place.contender(OURS, mode.reproducible()(ours))
+
+
+def _text(made: Row) -> str:
+    """A record as text."""
+    head = {name: of(name, "," if name in ("n", "columns", "table") else "") for name in _CASE}
+    more = {f"{name} / {OURS}": ratio(name, OURS) for name in ("torch", DETERMINISTIC)}
+    pivot = Pivot(head, of("median_us", ".1f"), more=more, key=_CASE)
+
+    def table(rows: Sequence[Row]) -> str:
+        return as_table(pivot.lines(rows), ("operation", "dtype"))
+
+    return render.as_text(made, {"torch": ("Microseconds of additions by index", table)}, ())
+
+
+def suite(arguments: argparse.Namespace) -> Suite:
+    """The suite of the command's options."""
+    place = place_of(arguments.device, "--torch", ("torch",), "cpu")
+    if "torch" not in place.names:
+        raise ValueError("bench --torch needs PyTorch: pip install torch")
+    if place.device not in ("cpu", None) and not place.card:
+        raise ValueError("bench --torch runs on a card or on processors: use --device cuda or cpu")
+    most = (arguments.sizes or [1 << 31 if place.card else 1 << 18])[0]
+    chosen = dict.fromkeys(case.within(most) for case in CASES)
+    repeats = REPEATS if arguments.repeats is None else arguments.repeats
+    groups = [
+        Group(
+            f"{case.operation} {case.n} x {case.columns}",
+            {"measure": "torch", **vars(case), "nbytes": case.nbytes},
+            functools.partial(_contenders, place, case),
+            one_by_one(repeats),
+            close_to_first(case, case.n, part=lambda x: x.float()),
+            free=place.free,
+        )
+        for case in chosen
+    ]
+    return Suite("torch", place.on, groups, _text, place.names)
