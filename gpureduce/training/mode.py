@@ -82,6 +82,11 @@ def _functional(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _in_place(function: Callable[..., Any]) -> Callable[..., Any]:
     def run(x: torch.Tensor, *args: Any, **how: Any) -> Any:
+        at = x.untyped_storage().data_ptr()
+        shares = any(torch.is_tensor(one) and one.untyped_storage().data_ptr() == at and at
+                     for one in args)  # fmt: skip
+        if shares or torch._debug_has_internal_overlap(x) == 1:
+            return NotImplemented  # PyTorch raises an error if elements really are the same
         found = function(_add_now, x, *args, **how)
         if found is NotImplemented:
             return found
@@ -132,11 +137,11 @@ def _registered() -> tuple[Any, ...]:
     for operator, function in _functions():
         kernel = _kernel(operator, function, key)
         library.impl(operator.name().removeprefix("aten::"), kernel, _KEY, with_keyset=True)
-    _decompose(key)
+    _decompose()
     return key, others, library
 
 
-def _decompose(key: Any) -> None:
+def _decompose() -> None:
     """Makes the functions decompositions of compiled programs, in threads that are in the mode."""
     # Inductor has lowerings for some of them, and refuses decompositions of these if it finds any.
     import torch._inductor.lowering  # noqa: F401

@@ -141,6 +141,20 @@ def test_a_wrong_index():
             assert not table.any()
 
 
+def test_overlapping_tensors_are_refused_as_by_torch():
+    x, ids = torch.ones(4, 3), torch.tensor([0, 1, 1, 2])
+    with ours.reproducible():
+        for call in (
+            lambda: x.index_add_(0, ids, x),
+            lambda: x.scatter_add_(0, ids[:, None].expand(4, 3), x),
+            lambda: x.index_put_((ids,), x, accumulate=True),
+            lambda: x[:1].expand(4, 3).index_add_(0, ids, torch.ones(4, 3)),
+        ):
+            with pytest.raises(RuntimeError, match="single memory location"):
+                call()
+    assert (x == 1).all()
+
+
 def adds(counted):
     """Whether an addition in this thread is ours."""
     before = len(counted)
