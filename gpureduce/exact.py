@@ -547,7 +547,9 @@ def _largest(x: Any, axis: Axis, keepdims: bool) -> Any:
         raise TypeError(f"on a GPU, the norm of order inf takes floats, not {x.dtype}")
     if any(x.shape[i] == 0 for i in axes):
         return norm(x, 1, axis, keepdims)  # zeros
-    return axis_on_device.library_of(x).amax(abs(x), axis=axes, keepdims=keepdims)
+    library = axis_on_device.library_of(x)
+    found = library.amax(abs(x), axis=axes, keepdims=keepdims)
+    return library.where(found == found, found, math.nan)  # the quiet nan, as on processors
 
 
 def _product(a: Any, b: Any, axis: int) -> Any:

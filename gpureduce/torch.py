@@ -66,7 +66,7 @@ def _register_gradient(op: Any, backward: Callable[..., Any], setup: Callable[..
 
 
 def _run(op: Any, *args: Any) -> Any:
-    """An operator's result. PyTorch's dispatcher takes some 50 us, so eager programs go past it."""
+    """An operator's result. Eager programs go past PyTorch's dispatcher, which takes longer."""
     tensors = [x for x in args if isinstance(x, torch.Tensor)]
     if (
         torch.compiler.is_compiling()

@@ -213,7 +213,7 @@ FLOAT_COLUMNS(bf16, 2, load_bf16_in_order)
 FLOAT_COLUMNS(f32, 4, load_f32)
 FLOAT_COLUMNS(f64, 8, load_f64)
 
-/* Integers are first added in lanes of twice their width, those at even and at odd places
+/* Integers are first added in lanes of twice their width, integers at even and at odd places
  * separately, as in sum_integers. Sums of 128 fit. Lanes of 64 bits, and sums modulo 2^32, are not
  * widened. Columns are in order, without groups. */
 typedef struct {

@@ -93,7 +93,7 @@ static gr_status run_whole(const gr_groups_request *request, gr_launched *launch
  * elements: some of the sums, or a piece of one sum, which becomes a partial sum. */
 
 /* Parts of dimensions: one entry of each of the first `outer` dimensions, up to `step` entries of
- * the next one, and all entries of the rest. */
+ * the next dimension, and all entries of the dimensions after it. */
 typedef struct {
     const gr_axis_list *list;
     int outer;

@@ -33,7 +33,7 @@ typedef struct {
  * function. Returns false if there is no memory. */
 bool gr_list_kernels(void);
 
-/* List the kernels of a strategy that gr_add_strategy() added: those that `fill` lists, or one.
+/* List kernels of a strategy that gr_add_strategy() added: all kernels that `fill` lists, or one.
  * Return false if there is no room. The caller serializes calls, but sums of the strategy may be
  * running. */
 bool gr_add_kernels(int strategy, void (*fill)(gr_kernel_list *list));

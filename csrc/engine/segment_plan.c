@@ -21,7 +21,7 @@ enum {
     MOST_STRIPS = 1 << 22,      /* per warp: an int counts their rows */
     MOST_PASSES = 8,            /* most passes that keep the words of a pass in the L2 cache */
     UNCHECKED_VALUES = 1 << 16, /* from this many unchecked values, two attempts win */
-    FEW_ROWS = 1024,            /* that a warp per segment reads: the longest sum takes 50 us .. */
+    FEW_ROWS = 1024,            /* most ids that a warp per segment reads, not measured; with .. */
     FEW_SEGMENTS = 4096,        /* .. most segments, unless only those with rows are added up .. */
     FEW_COLUMNS = 4096,         /* .. and most columns */
     WIDE_ROWS = 8 /* rows per sum from which on GR_WIDE_PASSES needless passes cost little */

@@ -251,7 +251,7 @@ static bool store_column(const gr_axis_job *job, const gr_columns *sums, size_t 
     return gr_store_proven(gr_exact_axes_of(job), sum, part, out);
 }
 
-/* Whether all sums of columns are exact as one float64, as those of float32 mostly are. */
+/* Whether all sums of columns are exact as one float64. Sums of float32 columns mostly are. */
 static bool are_exact(const gr_axis_job *job, const gr_columns *sums)
 {
     bool exact = true;

@@ -73,9 +73,14 @@ def _add_when_compiled(table: torch.Tensor, ids: torch.Tensor, more: torch.Tenso
     return found
 
 
+def _add_to_copy(table: torch.Tensor, ids: torch.Tensor, more: torch.Tensor) -> torch.Tensor:
+    return _add_now(table.clone(memory_format=torch.contiguous_format), ids, more)
+
+
 def _functional(function: Callable[..., Any]) -> Callable[..., Any]:
     def run(x: torch.Tensor, *args: Any, **how: Any) -> Any:
-        return function(_add_now, x.clone(memory_format=torch.contiguous_format), *args, **how)
+        found = function(_add_to_copy, x, *args, **how)
+        return found if found is NotImplemented else found.contiguous()
 
     return run
 
@@ -168,7 +173,7 @@ def _decomposition(
 
 # --- PyTorch's own switches --------------------------------------------------------------------
 
-_before: list[Any] = []  # what they were before the first thread entered the mode, and its depth
+_found: list[tuple[Any, ...]] = []  # what they were at each entry into the mode, of any thread
 
 
 def _switches() -> tuple[Any, ...]:
@@ -196,19 +201,18 @@ def _enter_process() -> None:
     """
     with _lock:
         _registered()
-        if not _before:
-            _before.append(_switches())
-            warns = not _before[0][0] or _before[0][1]
+        _found.append(_switches())
+        if len(_found) == 1:
+            is_on, only_warns, *_ = _found[0]
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-            _set_switches((True, warns, False, False, False))
-        _before.append(None)
+            _set_switches((True, only_warns or not is_on, False, False, False))
 
 
 def _leave_process() -> None:
     with _lock:
-        _before.pop()
-        if len(_before) == 1:
-            _set_switches(_before.pop())
+        first = _found.pop()
+        if not _found:
+            _set_switches(first)
 
 
 # --- the mode ----------------------------------------------------------------------------------
@@ -219,8 +223,9 @@ class reproducible(contextlib.ContextDecorator):
 
     ``with gpureduce.torch.reproducible(): ...``, or as a decorator. Sums of index_add, index_put
     with ``accumulate=True``, scatter_add, scatter_reduce, bincount, and the gradients of indexing,
-    gather, embedding and embedding_bag are real-number sums, rounded once. For all other operators
-    PyTorch's own deterministic algorithms are switched on. Where PyTorch has none, it warns.
+    gather, embedding and embedding_bag are real-number sums, rounded once. The means of
+    scatter_reduce are rounded twice, from a sum in float64. For all other operators PyTorch's own
+    deterministic algorithms are switched on. Where PyTorch has none, it warns.
 
     Parameters
     ----------

@@ -41,7 +41,7 @@ def ids(count, most, device="cpu"):
 
 
 def cases(device, dtype):
-    """Calls, each of the order in which it takes what it adds up."""
+    """Functions that add up the same rows, in the order that they are given."""
     functional = torch.nn.functional
     table, rows, places = numbers(40, 6, dtype=dtype), numbers(300, 6, dtype=dtype), ids(300, 40)
     table, rows, places = table.to(device), rows.to(device), places.to(device)

@@ -21,8 +21,8 @@ static PyTypeObject *parts_type;
 
 /* --- errors ---------------------------------------------------------------------------------- */
 
-/* Prefixes an exception with the part's number, if its type is one of those for wrong arrays.
- * Others may come from a signal handler, and stay unchanged. */
+/* Prefixes an exception with the part's number, if its type is used for wrong arrays. Exceptions of
+ * other types may come from a signal handler, and stay unchanged. */
 static void name_part(gr_job *p, Py_ssize_t number)
 {
     PyObject *type, *value, *traceback;

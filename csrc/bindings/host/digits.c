@@ -34,7 +34,7 @@ int gr_check_words(gr_words_error error, long long added)
     }
 }
 
-/* The result made of the digits of n elements' sum, followed by those of their squares' sum. */
+/* The result made of two sums' digits, one after another: of n elements, and of their squares. */
 typedef enum { GR_DIGITS_MEAN, GR_DIGITS_VAR, GR_DIGITS_STD, GR_DIGITS_NORM } gr_digits_finish;
 
 /* Rows of contiguous elements, and the words of each row's sum. */

@@ -86,7 +86,7 @@ __device__ __forceinline__ void note_first_place(uint64_t *first, size_t place)
         note_place(first, place);
 }
 
-/* Where nobody waits for a kernel to be told of a wrong id, it ends all kernels of the process. */
+/* Ends all kernels of the process if an id is wrong and no caller waits to be told of it. */
 __device__ __forceinline__ void stop_if_wrong(const gr_segment_job &of)
 {
     if (of.stops && of.state->bad)
