@@ -1,8 +1,7 @@
 /* Launches the kernels of sums by segment.
  *
  * Offsets: segment_bounds checks them. segment_rows, segment_packs or segment_lanes adds up.
- * segment_tasks and segment_merge add up long segments, and segment_digits adds up sums whose
- * rounding is not proven.
+ * segment_tasks adds up long segments, and segment_digits sums whose rounding is not proven.
  *
  * Few ids that are not checked: segment_few.
  *
@@ -112,7 +111,7 @@ static gr_status find_range(run *r)
     return GR_OK;
 }
 
-/* The element type that segment_join and segment_merge are compiled for: partial sums. */
+/* The element type that segment_join is compiled for: partial sums. */
 static gr_load merged(gr_acc acc)
 {
     return acc == GR_ACC_u64                            ? GR_LOAD_u64
@@ -168,23 +167,20 @@ static gr_status add_rows(run *r)
     const gr_groups_request *request = r->request;
     gr_load load = (gr_load)request->load;
     gr_acc acc = request->acc;
-    size_t warps = BLOCK / GR_WARP, groups = BLOCK / r->job.lanes;
+    size_t blocks = gr_ceil_div(gr_numbered_segments(r), BLOCK / r->job.lanes);
+    size_t tiles = r->in_packs ? r->pack_tiles : r->tiles; /* in blocks of their own if few */
     step rows = {r->in_packs   ? "segment_packs"
                  : r->in_lanes ? "segment_lanes"
                                : "segment_rows",
                  load,
                  acc,
-                 gr_least(gr_ceil_div(gr_numbered_segments(r), groups), r->sms * 32),
-                 r->in_packs ? r->pack_tiles : r->tiles,
+                 gr_least(blocks, r->sms * 32),
+                 (unsigned)gr_least(tiles, gr_ceil_div(r->sms * 4, blocks ? blocks : 1)),
                  BLOCK,
                  0};
-    step tasks = {
-        "segment_tasks", load, acc, r->sms * 8, r->tiles, BLOCK, BLOCK * gr_axis_acc_size(acc)};
-    step merge = {"segment_merge", merged(acc), acc, r->sms * warps, 1, BLOCK, 0};
-    if (gr_launch_segment_step(r, rows) != GR_OK)
-        return r->error->status;
-    if (request->rows > r->job.long_rows &&
-        (gr_launch_segment_step(r, tasks) != GR_OK || gr_launch_segment_step(r, merge) != GR_OK))
+    step tasks = {"segment_tasks", load, acc, r->sms * 8, 1, BLOCK, BLOCK * gr_axis_acc_size(acc)};
+    if (gr_launch_segment_step(r, rows) != GR_OK ||
+        (request->rows > r->job.long_rows && gr_launch_segment_step(r, tasks) != GR_OK))
         return r->error->status;
     return add_digits(r);
 }
@@ -206,6 +202,7 @@ static gr_status allocate(run *r, gr_arena *arena)
     size_t counts = r->in_order ? request->segments : 0;
     size_t state = gr_arena_take(arena, 1, sizeof *job->state);
     size_t unproven = gr_arena_take(arena, marks, sizeof(unsigned));
+    size_t arrived = gr_arena_take(arena, longs * r->tiles, sizeof *job->arrived);
     size_t count = gr_arena_take(arena, counts, sizeof *job->counts);
     arena->zeroed = arena->bytes;
     size_t ends = gr_arena_take(arena, counts, sizeof *job->ends);
@@ -234,6 +231,7 @@ static gr_status allocate(run *r, gr_arena *arena)
     job->task = (gr_segment_task *)(void *)(memory + task);
     job->longs = (gr_long_segment *)(void *)(memory + of_long);
     job->partial = memory + partial;
+    job->arrived = (unsigned *)(void *)(memory + arrived);
     job->words = job->offsets = (uint64_t *)(void *)(memory + shared);
     job->staged = r->in_runs ? memory + shared : NULL;
     job->counts = (unsigned *)(void *)(memory + count);

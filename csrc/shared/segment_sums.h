@@ -75,9 +75,9 @@ typedef struct {
     gr_word_plan plan; /* the attempt's plan, written by segment_clear */
 } gr_segment_state;
 
-/* A part of a long segment, which a block adds up. */
+/* A part of a long segment, which a block adds up: rows from `begin` to `end`. */
 typedef struct {
-    uint64_t segment, begin, end; /* rows */
+    uint64_t segment, begin, end; /* `segment` is a place in `longs`; in segment_runs, an id */
 } gr_segment_task;
 
 /* A long segment and its tasks. */
@@ -122,6 +122,7 @@ typedef struct {
     gr_long_segment *longs;
     uint64_t task_room, long_room; /* entries of both */
     void *partial;                 /* the tasks' sums */
+    unsigned *arrived;             /* per long segment and 32 columns: tasks that are done */
 } gr_segment_job;
 
 /* The bits per word for which overflow is impossible. With width = 63 - ceil(log2(rows)), each

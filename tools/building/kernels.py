@@ -37,7 +37,7 @@ TOGETHER = [
     "global_tree global_race atomic_thread key_atomic key_warp key_sorted key_fixed scan_add",
     # steps of sums by segment, with and without shared memory
     "segment_bounds segment_sample segment_count segment_order",
-    "segment_largest segment_range segment_clear segment_round segment_merge segment_join "
+    "segment_largest segment_range segment_clear segment_round segment_join "
     "segment_put segment_claim",
 ]
 

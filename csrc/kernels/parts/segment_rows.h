@@ -197,13 +197,17 @@ __device__ __forceinline__ Sum sum_of_rows(const gr_segment_job &of, const Part 
     return sum_of_elements<Sum, Acc>(part, first, step, sizes);
 }
 
+/* The place of column c of segment k in the caller's array of sums. */
+__device__ __forceinline__ char *place_in_out(const gr_segment_job &of, uint64_t k, uint64_t c)
+{
+    return static_cast<char *>(const_cast<void *>(of.out.base)) + (int64_t)k * of.out.row_step +
+           column_offset(of.out, c);
+}
+
 /* Where the sum of column c of segment k is stored. */
 __device__ __forceinline__ char *place_of_sum(const gr_segment_job &of, uint64_t k, uint64_t c)
 {
-    if (of.staged)
-        return of.staged + k * of.sums.bytes;
-    return static_cast<char *>(const_cast<void *>(of.out.base)) + (int64_t)k * of.out.row_step +
-           column_offset(of.out, c);
+    return of.staged ? of.staged + k * of.sums.bytes : place_in_out(of, k, c);
 }
 
 /* Rounds and stores a sum. Its number is that of its segment times the columns, plus its column. */
@@ -253,21 +257,22 @@ __device__ __forceinline__ void put_tasks(const gr_segment_job &of, unsigned lan
                                           uint64_t number, const Bounds &rows)
 {
     gr_segment_state *state = of.state;
-    unsigned member = threadIdx.x % lanes;
+    unsigned member = threadIdx.x % lanes, place = 0;
     unsigned long long count = (rows.end - rows.begin + of.task_rows - 1) / of.task_rows, first = 0;
     if (!__any_sync(0xffffffffu, is_long))
         return;
     if (is_long && member == 0) {
         first = atomicAdd(reinterpret_cast<unsigned long long *>(&state->tasks), count);
-        unsigned place = atomicAdd(&state->long_segments, 1u);
+        place = atomicAdd(&state->long_segments, 1u);
         if (place < of.long_room)
             of.longs[place] = {number, first, first + count <= of.task_room ? count : 0};
     }
     first = __shfl_sync(0xffffffffu, first, int(threadIdx.x % 32 - member));
+    place = __shfl_sync(0xffffffffu, place, int(threadIdx.x % 32 - member));
     for (uint64_t i = member; is_long && i < count && first + i < of.task_room; i += lanes) {
         uint64_t begin = rows.begin + i * of.task_rows;
         uint64_t end = begin + of.task_rows < rows.end ? begin + of.task_rows : rows.end;
-        of.task[first + i] = {number, begin, end};
+        of.task[first + i] = {place, begin, end};
     }
 }
 
@@ -286,27 +291,27 @@ __device__ __forceinline__ void for_each_segment(const gr_segment_job &of, unsig
     uint64_t of_warp = first - threadIdx.x % 32 / lanes; /* the group of the warp's first lane */
     bool in_order = needs_order(of);
 
-    for (uint64_t tile = (uint64_t)blockIdx.y * with_own; tile < pieces;
-         tile += (uint64_t)gridDim.y * with_own) {
-        uint64_t piece = tile + member % with_own, c = piece < pieces ? piece * width : 0;
-        const char *column =
-            static_cast<const char *>(of.values.base) + column_offset(of.values, c);
-        char *to = static_cast<char *>(const_cast<void *>(of.out.base)) + column_offset(of.out, c);
-        Bounds next = Bounds::numbered(of, first); /* loaded a turn early */
-        for (uint64_t turn = of_warp; turn < numbers_of(of); turn += groups) {
-            uint64_t number = turn + threadIdx.x % 32 / lanes;
-            Bounds rows = next;
-            next = Bounds::numbered(of, number + groups);
-            bool is_long = rows.end - rows.begin > of.long_rows, adds = !is_long && piece < pieces;
-            bool is_there = of.in_place ? rows.begin < rows.end : number < of.segments;
-            uint64_t k = is_there ? segment_of(of, number) : 0;
+    Bounds next = Bounds::numbered(of, first); /* loaded a turn early */
+    for (uint64_t turn = of_warp; turn < numbers_of(of); turn += groups) {
+        uint64_t number = turn + threadIdx.x % 32 / lanes;
+        Bounds rows = next;
+        next = Bounds::numbered(of, number + groups);
+        bool is_long = rows.end - rows.begin > of.long_rows;
+        bool is_there = of.in_place ? rows.begin < rows.end : number < of.segments;
+        uint64_t k = is_there ? segment_of(of, number) : 0;
+        for (uint64_t tile = (uint64_t)blockIdx.y * with_own; tile < pieces;
+             tile += (uint64_t)gridDim.y * with_own) {
+            uint64_t piece = tile + member % with_own, c = piece < pieces ? piece * width : 0;
+            bool adds = !is_long && piece < pieces;
+            const char *column =
+                static_cast<const char *>(of.values.base) + column_offset(of.values, c);
             Part part = {column,   rows.begin,          adds ? rows.end : rows.begin,
                          lane_row, lanes >> piece_bits, in_order};
-            add(part, Target{to + (int64_t)k * of.out.row_step, number * of.columns + c,
+            add(part, Target{place_in_out(of, k, c), number * of.columns + c,
                              adds && lane_row == 0 && is_there, lanes, with_own});
-            if (tile == 0)
-                put_tasks(of, lanes, is_long, number, rows);
         }
+        if (blockIdx.y == 0)
+            put_tasks(of, lanes, is_long, number, rows);
     }
 }
 

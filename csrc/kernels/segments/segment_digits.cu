@@ -1,6 +1,6 @@
 /* segment_digits: a block adds up one sum in digits, where nothing is rounded.
  *
- * Other kernels (segment_rows, segment_merge, segment_join, ...) add up in float64 numbers that
+ * Other kernels (segment_rows, segment_tasks, segment_join, ...) add up in float64 numbers that
  * nearly always prove how a sum is rounded. They mark the few sums without a proof, and those are
  * added up again here. For sums along an axis, exact_levels does so.
  *

@@ -1,42 +1,70 @@
-/* segment_tasks: a block adds up a part of a long segment.
+/* segment_tasks: a block adds up a part of a long segment, for some columns.
  *
- * So all blocks have something to do, even if one segment has most of the rows.
+ * So all blocks have something to do, even if one segment has most of the rows. The block that ends
+ * last of those with parts of a segment adds up the sums of all parts.
  *
- * Still wasted: another launch, for segment_merge. */
+ * Still wasted: another launch, which seldom has anything to do. */
 #include "parts/segment_rows.h"
+
+/* Adds up over a block, whose threads have `columns` columns in turn: the first ones get the sums.
+ */
+template <typename Acc>
+__device__ __forceinline__ Acc block_sums(Acc sum, Acc *shared, unsigned columns)
+{
+    unsigned lane = threadIdx.x % 32;
+    sum = sum_of_lanes(sum, 32, columns);
+    if (lane < columns)
+        shared[threadIdx.x / 32 * columns + lane] = sum;
+    __syncthreads();
+    if (threadIdx.x < columns)
+        for (unsigned w = 1; w < blockDim.x / 32; w++)
+            sum += shared[w * columns + lane];
+    return sum;
+}
 
 template <typename In, typename Acc>
 __global__ void __launch_bounds__(256, 4) segment_tasks(gr_segment_job of)
 {
-    unsigned columns = column_lanes(of.columns), warps = blockDim.x / 32;
-    unsigned lane = threadIdx.x % 32;
-    bool in_order = needs_order(of);
+    unsigned columns = column_lanes(of.columns), member = threadIdx.x / columns;
+    uint64_t tiles = (of.columns + columns - 1) / columns;
     Acc *shared = shared_array<Acc>(), *partial = static_cast<Acc *>(of.partial);
 
     if (!adds_rows(of))
         return;
     uint64_t tasks = of.state->tasks < of.task_room ? of.state->tasks : of.task_room;
-    for (uint64_t tile = (uint64_t)blockIdx.y * columns; tile < of.columns;
-         tile += (uint64_t)gridDim.y * columns) {
-        uint64_t c = tile + threadIdx.x % columns;
+    for (uint64_t unit = blockIdx.x; unit < tasks * tiles; unit += gridDim.x) {
+        uint64_t t = unit / tiles, tile = unit % tiles, c = tile * columns + threadIdx.x % columns;
+        uint64_t place = of.task[t].segment;
+        Bounds rows(of, of.task[t].begin, of.task[t].end);
         const char *column =
             static_cast<const char *>(of.values.base) + column_offset(of.values, c);
-        for (uint64_t t = blockIdx.x; t < tasks; t += gridDim.x) {
-            Bounds rows(of, of.task[t].begin, of.task[t].end);
-            uint64_t end = c < of.columns ? rows.end : rows.begin;
-            Part part = {column,  rows.begin, end, threadIdx.x / columns, blockDim.x / columns,
-                         in_order};
-            Sizes<In> sizes;
-            Acc sum = sum_of_lanes(sum_of_rows<Acc, Acc>(of, part, sizes), 32, columns);
-            if (lane < columns)
-                shared[threadIdx.x / 32 * columns + lane] = sum;
-            __syncthreads();
-            if (threadIdx.x < columns && c < of.columns) {
-                for (unsigned w = 1; w < warps; w++)
-                    sum += shared[w * columns + lane];
-                partial[t * of.columns + c] = sum;
-            }
-            __syncthreads(); /* the next task's sums take the same shared memory */
+        Part part = {column, rows.begin,           c < of.columns ? rows.end : rows.begin,
+                     member, blockDim.x / columns, needs_order(of)};
+        Sizes<In> sizes;
+        Acc sum = block_sums(sum_of_rows<Acc, Acc>(of, part, sizes), shared, columns);
+        bool has_sum = threadIdx.x < columns && c < of.columns;
+        if (has_sum)
+            partial[t * of.columns + c] = sum;
+        if (place >= of.long_room) /* offsets have changed after their check */
+            continue;
+        gr_long_segment whole = of.longs[place];
+        __threadfence(); /* the sum, before the count of those that are there */
+        __syncthreads();
+        bool is_last =
+            threadIdx.x == 0 && atomicAdd(of.arrived + place * tiles + tile, 1u) + 1 == whole.count;
+        if (!__syncthreads_or(is_last))
+            continue;
+        __threadfence();
+        sum = 0;
+        for (uint64_t i = member; c < of.columns && i < whole.count; i += blockDim.x / columns)
+            sum += partial[(whole.first + i) * of.columns + c];
+        sum = block_sums(sum, shared, columns);
+        if (has_sum) {
+            char *to = place_of_sum(of, segment_of(of, whole.segment), c);
+            if constexpr (is_proven<Acc>)
+                add_to(sum, of.in_place ? element_at<double>(to, 0, of.load) : 0);
+            finish_sum(to, of.sums, whole.segment * of.columns + c, sum);
         }
+        __syncthreads(); /* the next part's sums take the same shared memory */
     }
 }
