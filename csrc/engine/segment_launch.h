@@ -16,6 +16,8 @@ typedef struct {
     size_t sms, shared_bytes;
     unsigned passes, fewest_passes;
     unsigned tiles, pack_tiles; /* of 32 columns, and of 32 packs of them */
+    size_t row_blocks;          /* in_rows: the grid for segments .. */
+    unsigned row_tiles;         /* .. and for tiles of their columns */
     bool are_few;               /* one launch is quickest */
     bool in_rows, in_words;     /* which methods are possible: sums of rows, or integer words */
     bool in_runs;               /* in_rows: one pass over ids and values */
@@ -24,8 +26,10 @@ typedef struct {
     bool in_one_attempt;        /* in_words: one attempt, with words that hold all values */
 } gr_segment_run;
 
-/* Passes over ranges of segments for values of all exponents, which need many words. */
-enum { GR_WIDE_PASSES = 2 };
+enum {
+    GR_WIDE_PASSES = 2,    /* over ranges of segments for values of all exponents: many words */
+    GR_SEGMENT_BLOCK = 256 /* threads per block of most kernels */
+};
 
 /* Plans sums by segment: fills in what the request leaves open. */
 gr_status gr_plan_segments(gr_segment_run *r);

@@ -9,6 +9,8 @@ enum {
     PACK_ROWS = 16,             /* the same for segment_packs, per group of lanes of a row */
     LONG_VALUES = 4096,         /* segments of more values are cut into tasks */
     TASK_VALUES = 16384,        /* per task */
+    MANY_ROWS = 32,             /* shorter segments are not cut */
+    FILLING_BLOCKS = 4,         /* of segment_rows or segment_packs, per multiprocessor */
     UNTRIED_ROWS = 1 << 16,     /* fewer ids are not tested for being sorted */
     SAMPLED_VALUES = 1 << 20,   /* least values of a sample, .. */
     SAMPLED_PARTS = 32,         /* .. which is at least 1/32 of all */
@@ -152,9 +154,21 @@ static void share_rows(run *r)
     job->lanes = (unsigned)lanes;
     r->in_lanes = columns == 1 && lanes == 1 && is_there(request, "segment_lanes") &&
                   request->values.row_step == (int64_t)gr_load_size((gr_load)request->load);
-    /* If the segments' lanes fill the device, only those far above the mean are cut. */
-    if (request->segments * lanes >= r->sms * SM_THREADS && request->segments)
-        job->long_rows += 2 * (request->rows / request->segments);
+    /* Warps find out where a segment's rows are once for all tiles of columns that they add up. So
+     * they get several, if there are enough segments to fill the device. */
+    size_t blocks = gr_ceil_div(gr_numbered_segments(r), GR_SEGMENT_BLOCK / lanes);
+    size_t tiles = r->in_packs ? r->pack_tiles : r->tiles;
+    size_t apart = gr_ceil_div(r->sms * FILLING_BLOCKS, blocks ? blocks : 1);
+    r->row_blocks = gr_least(blocks, r->sms * 32);
+    r->row_tiles = (unsigned)gr_least(tiles, apart);
+    /* Only segments far above the mean are cut. */
+    size_t mean = request->segments ? request->rows / request->segments : 0;
+    size_t least = gr_least(job->long_rows, MANY_ROWS + 4 * mean);
+    job->long_rows /= gr_ceil_div(tiles, r->row_tiles);
+    if (job->long_rows < least)
+        job->long_rows = least;
+    if (request->segments * lanes >= r->sms * SM_THREADS)
+        job->long_rows += 2 * mean;
 }
 
 /* The sample that segment_range reads is one of this many parts of the values; 1: no sample. Words

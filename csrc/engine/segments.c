@@ -31,7 +31,7 @@
 #include <string.h>
 
 enum {
-    BLOCK = 256,
+    BLOCK = GR_SEGMENT_BLOCK,
     SAMPLED_ROWS = 1 << 20 /* fewer ids are not sampled for frequent ones */
 };
 
@@ -167,15 +167,13 @@ static gr_status add_rows(run *r)
     const gr_groups_request *request = r->request;
     gr_load load = (gr_load)request->load;
     gr_acc acc = request->acc;
-    size_t blocks = gr_ceil_div(gr_numbered_segments(r), BLOCK / r->job.lanes);
-    size_t tiles = r->in_packs ? r->pack_tiles : r->tiles; /* in blocks of their own if few */
     step rows = {r->in_packs   ? "segment_packs"
                  : r->in_lanes ? "segment_lanes"
                                : "segment_rows",
                  load,
                  acc,
-                 gr_least(blocks, r->sms * 32),
-                 (unsigned)gr_least(tiles, gr_ceil_div(r->sms * 4, blocks ? blocks : 1)),
+                 r->row_blocks,
+                 r->row_tiles,
                  BLOCK,
                  0};
     step tasks = {"segment_tasks", load, acc, r->sms * 8, 1, BLOCK, BLOCK * gr_axis_acc_size(acc)};
@@ -200,9 +198,10 @@ static gr_status allocate(run *r, gr_arena *arena)
                                 : 0;
     size_t marks = r->in_rows && gr_acc_is_proven(request->acc) ? sums / 32 + 1 : 0;
     size_t counts = r->in_order ? request->segments : 0;
+    size_t tiles = gr_ceil_div(request->columns, GR_WARP);
     size_t state = gr_arena_take(arena, 1, sizeof *job->state);
     size_t unproven = gr_arena_take(arena, marks, sizeof(unsigned));
-    size_t arrived = gr_arena_take(arena, longs * r->tiles, sizeof *job->arrived);
+    size_t arrived = gr_arena_take(arena, longs * tiles, sizeof *job->arrived);
     size_t count = gr_arena_take(arena, counts, sizeof *job->counts);
     arena->zeroed = arena->bytes;
     size_t ends = gr_arena_take(arena, counts, sizeof *job->ends);

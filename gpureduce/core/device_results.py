@@ -75,7 +75,7 @@ LIBRARIES = {
     "torch": Library(
         _torch,
         lambda array, order: array.permute(order),
-        lambda like: load_other("torch").cuda.current_stream(like.device),
+        lambda like: load_other("torch")._C._cuda_getCurrentRawStream(like.device.index),
     ),
     "cupy": Library(
         _cupy,

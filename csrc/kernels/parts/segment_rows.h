@@ -284,16 +284,17 @@ template <typename Add>
 __device__ __forceinline__ void for_each_segment(const gr_segment_job &of, unsigned lanes,
                                                  uint64_t pieces, unsigned width, Add add)
 {
-    uint64_t groups = (uint64_t)gridDim.x * blockDim.x / lanes;
+    unsigned bits = __ffs((int)lanes) - 1; /* a shift takes fewer instructions than a division */
+    uint64_t groups = (uint64_t)gridDim.x * blockDim.x >> bits;
     unsigned piece_bits = column_lane_bits(pieces), with_own = 1u << piece_bits;
-    unsigned member = threadIdx.x % lanes, lane_row = member >> piece_bits;
-    uint64_t first = ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x) / lanes;
-    uint64_t of_warp = first - threadIdx.x % 32 / lanes; /* the group of the warp's first lane */
+    unsigned member = threadIdx.x & (lanes - 1), lane_row = member >> piece_bits;
+    uint64_t first = ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x) >> bits;
+    uint64_t of_warp = first - (threadIdx.x % 32 >> bits); /* of the warp's first lane */
     bool in_order = needs_order(of);
 
     Bounds next = Bounds::numbered(of, first); /* loaded a turn early */
     for (uint64_t turn = of_warp; turn < numbers_of(of); turn += groups) {
-        uint64_t number = turn + threadIdx.x % 32 / lanes;
+        uint64_t number = turn + (threadIdx.x % 32 >> bits);
         Bounds rows = next;
         next = Bounds::numbered(of, number + groups);
         bool is_long = rows.end - rows.begin > of.long_rows;
