@@ -82,6 +82,8 @@ def add_gpu(
     entries = library.maker(shape, name, view.device)(view.stream) if out is None else out
     _, *launch, _ = module.run(request, view, None, entries)
     value = library.result(entries) if out is None else out
+    if axis is None:
+        value = device_results.awaited(value, like)  # `a` may be a flat copy
     if not call.timing:
         return SumResult(value, None)
     where = module.BACKEND, view.device, element, view.count

@@ -440,7 +440,7 @@ def kernel(
         True if the kernel leaves the sum in ``out[0]``, False if a sum per block in ``out[]``.
     scratch
         What the fourth parameter holds: an accumulator per ``"thread"`` or per ``"block"``, or a
-        ``"marked"`` one per block.
+        ``"marked"`` one per block, with a mark that it is stored: ``Marked<Acc>``.
     alone
         True for a kernel that is launched as a single block or cluster.
     blocks
