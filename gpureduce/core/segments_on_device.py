@@ -168,8 +168,10 @@ def add_rows(to: Any, ids: Any, rows: Any, check: bool = False) -> None:
 
 def add_gpu(call: Arguments, name: str, values: Any, groups: Segments, start: float) -> SumResult:
     """The sums of arrays on a GPU, on that GPU."""
-    on_gpu = values if arrays.lies_on_a_gpu(values) else groups.numbers
-    module = gpu_arrays.needed_module(on_gpu, call.device)
+    module = gpu_arrays.module_for(call.device)
+    if module is None:
+        on_gpu = values if arrays.lies_on_a_gpu(values) else groups.numbers
+        module = gpu_arrays.needed_module(on_gpu, call.device)
     if name not in ("auto", "exact", "fast"):
         raise ValueError(
             f"{registry.find(name).name} cannot make segment sums of arrays on a GPU: use auto, "
