@@ -15,8 +15,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
-PROCESSES = 3  # of each tool, side by side
+# Side by side. The tools prepare each kernel that a process loads, so its tests stay together.
+PROCESSES = {"memcheck": 4, "racecheck": 5, "synccheck": 3, "initcheck": 3}
 TESTS = Path(__file__).resolve().parents[1] / "tests"
 
 
@@ -24,7 +24,7 @@ def run(tool: str) -> dict[str, object]:
     """Runs one tool over all tests marked sanitizer. Returns its errors, and the passed tests."""
     command = ["compute-sanitizer", "--tool", tool, "--target-processes", "all"]
     command += [sys.executable, "-P", "-m", "pytest", "-q", "-m", "sanitizer", str(TESTS)]
-    command += ["-n", str(PROCESSES), "-p", "no:benchmark"]
+    command += ["-n", str(PROCESSES[tool]), "--dist", "worksteal", "-p", "no:benchmark"]
     done = subprocess.run(command, capture_output=True, text=True)
     passed = re.search(r"(\d+) passed", done.stdout)
     summary = re.search(r"(?:ERROR|RACECHECK) SUMMARY: (.*)", done.stdout)
@@ -46,8 +46,10 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.record and not arguments.record.exists():
         parser.error(f"there is no {arguments.record}: `pytest -m gpu --record` writes it first")
-    with ThreadPoolExecutor(len(TOOLS)) as pool:  # each tool leaves the GPU idle most of the time
-        found = dict(zip(TOOLS, pool.map(run, TOOLS), strict=True))
+    with ThreadPoolExecutor(
+        len(PROCESSES)
+    ) as pool:  # each tool leaves the GPU idle most of the time
+        found = dict(zip(PROCESSES, pool.map(run, PROCESSES), strict=True))
     if arguments.record:
         record = json.loads(arguments.record.read_text())
         record["compute_sanitizer"] = found
