@@ -108,10 +108,12 @@ def test_the_table_has_the_dtype_of_the_rows():
 
 
 @pytest.mark.gpu
-@pytest.mark.sanitizer
+@pytest.mark.parametrize("shapes", [pytest.param(SHAPES[:7], marks=pytest.mark.sanitizer,
+                                                 id="small"),
+                                    pytest.param(SHAPES[7:], id="large")])  # fmt: skip
 @pytest.mark.parametrize("kind", ["usual", "cancelling"])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-def test_on_the_card(dtype, kind):
+def test_on_the_card(dtype, kind, shapes):
     torch = pytest.importorskip("torch")
     rng = np.random.default_rng(3)
     half = dtype == "bfloat16"
@@ -124,7 +126,7 @@ def test_on_the_card(dtype, kind):
         x = x.cpu()
         return x.view(torch.int16).numpy().view(numpy_dtype(dtype)) if half else x.numpy()
 
-    for n, m, d in SHAPES:
+    for n, m, d in shapes:
         for of_ids in ("uniform", "skewed", "sorted"):
             ids = ids_for(rng, of_ids, n, m)
             table, rows = made(rng, (n, d), dtype, kind), made(rng, (m, d), dtype, kind)
