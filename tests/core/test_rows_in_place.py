@@ -13,7 +13,8 @@ from producers import on_device
 FLOATS = ["float16", "bfloat16", "float32", "float64", "complex64"]
 # Rows of the table, rows to add, numbers per row: fewer rows than the table has, and more.
 SHAPES = [(5, 0, 40), (1, 3, 1), (50, 7, 33), (7, 50, 64), (3000, 40, 128), (9, 5000, 40),
-          (3, 500, 520), (40, 9, 3), (300, 100_000, 1), (2000, 70_000, 2), (90_000, 66_000, 2)]  # fmt: skip
+          (3, 500, 520), (40, 9, 3), (300, 100_000, 1), (2000, 70_000, 2),
+          (90_000, 66_000, 2)]  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
