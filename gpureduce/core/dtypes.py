@@ -188,6 +188,7 @@ def is_bfloat16(dtype: np.dtype[Any]) -> bool:
     return dtype.type is getattr(sys.modules.get("ml_dtypes"), "bfloat16", None)
 
 
+@functools.lru_cache(256)
 def number_name(dtype: np.dtype[Any]) -> str | None:
     """The name of a dtype of numbers, without its byte order; None for other dtypes.
 

@@ -24,9 +24,10 @@ from typing import Any, NamedTuple
 import torch
 import torch._functorch.config
 from torch._C import _dispatch_tls_set_dispatch_key_included as _include
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from gpureduce.core.checks import shown
-from gpureduce.training import replaced, rows
+from gpureduce.training import reductions, replaced, rows
 from gpureduce.training.report import Report
 
 _KEY = "Fake"  # made for fake tensors outside of PyTorch, which has its own in another place now
@@ -54,10 +55,24 @@ def _set_state(state: _State | None) -> None:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(state))
 
 
-def _applies(state: _State | None, x: torch.Tensor) -> bool:
-    if state is None or x.device.type not in ("cpu", "cuda"):  # "meta": while it is compiled
+def _applies(state: _State | None, x: Any) -> bool:
+    x = x[0] if type(x) is list and x else x  # of several tensors
+    if state is None or not (x.is_cuda or x.is_cpu):  # "meta": while it is compiled
+        return False
+    if x.layout is not torch.strided or x.is_nested:
         return False
     return not state.devices or x.device.type in state.devices or str(x.device) in state.devices
+
+
+def _are_plain(args: Any) -> bool:
+    """Whether no argument is a tensor of a subclass."""
+    for x in args:
+        kind = type(x)
+        if kind is torch.Tensor or kind is torch.nn.Parameter:
+            continue
+        if isinstance(x, torch.Tensor) or (kind is list and not _are_plain(x)):
+            return False
+    return True
 
 
 # --- the operators -----------------------------------------------------------------------------
@@ -109,6 +124,8 @@ def _functions() -> Iterator[tuple[Any, Callable[..., Any]]]:
         yield in_place, _in_place(function)
     for operator, function in replaced.NEW.items():
         yield operator, functools.partial(function, _add_now)
+    for operator, function in replaced.REDUCTIONS.items():
+        yield operator, functools.partial(function, reductions)
 
 
 def _kernel(operator: Any, function: Callable[..., Any], key: Any) -> Callable[..., Any]:
@@ -119,9 +136,7 @@ def _kernel(operator: Any, function: Callable[..., Any], key: Any) -> Callable[.
     def run(keys: Any, *args: Any, **how: Any) -> Any:
         state = _state()
         with torch._C._ExcludeDispatchKeyGuard(above):
-            plain = all(type(x) in (torch.Tensor, torch.nn.Parameter) or not torch.is_tensor(x)
-                        for x in args)  # fmt: skip
-            if plain and _applies(state, args[0]):
+            if _applies(state, args[0]) and _are_plain(args):
                 found = function(*args, **how)
                 if found is not NotImplemented:
                     if state is not None and state.report is not None:
@@ -149,21 +164,29 @@ def _registered() -> tuple[Any, ...]:
 def _decompose() -> None:
     """Makes the functions decompositions of compiled programs, in threads that are in the mode."""
     # Inductor has lowerings for some of them, and refuses decompositions of these if it finds any.
-    import torch._inductor.lowering  # noqa: F401
-    from torch._inductor.decomposition import decompositions
+    from torch._inductor import lowering
+    from torch._inductor.decomposition import decompositions, fast_random_decomps
 
+    fast_random_decomps.cache_clear()  # a copy, from when this process first compiled a program
     every = replaced.NEW | {one: function for one, (_, function) in replaced.PAIRS.items()}
-    for operator, function in every.items():
-        decompositions[operator] = _decomposition(function, decompositions.get(operator))
+    for of, some in ((_add_when_compiled, every), (torch.ops.gpureduce, replaced.REDUCTIONS)):
+        for operator, function in some.items():
+            own = decompositions.get(operator)
+            if own is None and operator not in lowering.lowerings:
+                continue  # such an operator is called as in eager programs: it is ours then
+            how = functools.partial(function, of), own, operator in replaced.REDUCTIONS
+            decompositions[operator] = _decomposition(*how)
 
 
 def _decomposition(
-    function: Callable[..., Any], own: Callable[..., Any] | None
+    function: Callable[..., Any], own: Callable[..., Any] | None, is_reduction: bool
 ) -> Callable[..., Any]:
     def run(*args: Any, **how: Any) -> Any:
         found = NotImplemented
-        if _applies(_state(), args[0]):
-            found = function(_add_when_compiled, *args, **how)
+        # Sums within other decompositions, as of softmax, are PyTorch's in eager programs, too.
+        is_within = is_reduction and getattr(get_proxy_mode(), "decomp_layers", 0) > 1
+        if not is_within and _applies(_state(), args[0]):
+            found = function(*args, **how)
         if found is NotImplemented and own is not None:
             found = own(*args, **how)
         return found

@@ -1,12 +1,15 @@
-"""PyTorch's operators that add floats by index, made of `rows.add`.
+"""PyTorch's operators that add floats, made of `rows.add` and of the functions of reductions.py.
 
-Each function takes an operator's arguments and `add`, which returns a table with rows added to it:
-the same table, or in compiled programs a new one. It returns NotImplemented where PyTorch's own
-operator is to run: for integers, for assignments, for maxima.
+A function of an addition by index takes `add` and the operator's arguments. `add` returns a table
+with rows added to it: the same table, or in compiled programs a new one. A function of a reduction
+takes `of`, which has the functions of reductions.py: this module, or in compiled programs the
+operators of the same names. Both return NotImplemented where PyTorch's own operator is to run: for
+integers, for assignments, for maxima, for wrong arguments.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -175,6 +178,63 @@ def bincount(
     return add(weights.new_zeros(max(int(x.max()) + 1, minlength)), x, weights)
 
 
+# --- reductions --------------------------------------------------------------------------------
+
+
+def _reduce(
+    kind: str, of: Any, x: torch.Tensor, dim: Any = None, keepdim: bool = False, *,
+    dtype: torch.dtype | None = None, correction: Any = None,
+) -> Any:  # fmt: skip
+    """As torch.sum and the statistics. Integers with a float `dtype` are cast, as there."""
+    if x.is_complex() or not (dtype or x.dtype).is_floating_point:
+        return NotImplemented
+    dim, dtype = dim or None, None if dtype == x.dtype else dtype
+    try:
+        if kind == "sum":
+            return of.sum(x, dim, keepdim, dtype, "auto")
+        if kind == "nansum":
+            x = x.nan_to_num(0.0, math.inf, -math.inf) if x.is_floating_point() else x
+            return of.sum(x, dim, keepdim, dtype, "auto")
+        if kind == "logsumexp":
+            return of.logsumexp(x, dim, keepdim)
+        ddof = 1 if correction is None and kind in ("var", "std") else correction or 0
+        return of.statistic(x, kind, dim, keepdim, dtype, float(ddof))
+    except (IndexError, ValueError):  # PyTorch raises an error of its own
+        return NotImplemented
+
+
+def _norm(
+    of: Any, x: torch.Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *,
+    dtype: torch.dtype | None = None,
+) -> Any:  # fmt: skip
+    if dtype not in (None, x.dtype) and x.is_floating_point():
+        if torch.promote_types(dtype, x.dtype) != dtype:
+            return NotImplemented
+        x = x.to(dtype)
+    if ord not in (1, 2) or not x.is_floating_point():
+        return NotImplemented
+    return _reduce("norm1" if ord == 1 else "norm2", of, x, dim, keepdim)
+
+
+def _norms(of: Any, every: Sequence[torch.Tensor], ord: Any = 2, dtype: Any = None) -> Any:
+    """As torch.nn.utils.clip_grad_norm_ calls it."""
+    found = [_norm(of, x, ord, dtype=dtype) for x in every]
+    return NotImplemented if any(one is NotImplemented for one in found) else found
+
+
+def _dot(of: Any, x: torch.Tensor, y: torch.Tensor) -> Any:
+    if not x.is_floating_point() or x.dtype != y.dtype or x.dim() != 1 or x.shape != y.shape:
+        return NotImplemented
+    return of.vecdot(x, y, 0)
+
+
+def _cumsum(of: Any, x: torch.Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Any:
+    result = dtype or x.dtype
+    if x.is_complex() or not result.is_floating_point or not -x.dim() <= dim < x.dim():
+        return NotImplemented
+    return of.cumsum(x, dim % x.dim(), result, False)
+
+
 _aten = torch.ops.aten
 # In place: the functional operator, and the one that changes its first argument.
 PAIRS: dict[Any, tuple[Any, Callable[..., Any]]] = {
@@ -188,4 +248,20 @@ NEW: dict[Any, Callable[..., Any]] = {
     _aten.embedding_dense_backward.default: embedding_dense_backward,
     _aten._embedding_bag_backward.default: embedding_bag_backward,
     _aten.bincount.default: bincount,
+}
+_by = {kind: functools.partial(_reduce, kind) for kind in
+       ("sum", "nansum", "mean", "var", "std", "logsumexp")}  # fmt: skip
+REDUCTIONS: dict[Any, Callable[..., Any]] = {
+    _aten.sum.default: _by["sum"],
+    _aten.sum.dim_IntList: _by["sum"],
+    _aten.nansum.default: _by["nansum"],
+    _aten.mean.default: _by["mean"],
+    _aten.mean.dim: _by["mean"],
+    _aten.var.correction: _by["var"],
+    _aten.std.correction: _by["std"],
+    _aten.logsumexp.default: _by["logsumexp"],
+    _aten.linalg_vector_norm.default: _norm,
+    _aten._foreach_norm.Scalar: _norms,
+    _aten.dot.default: _dot,
+    _aten.cumsum.default: _cumsum,
 }

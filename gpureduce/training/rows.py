@@ -7,21 +7,21 @@ from typing import Any
 import numpy as np
 import torch
 
+from gpureduce import _host
 from gpureduce.core import segments_on_device
-from gpureduce.core.dtypes import Array, named
-from gpureduce.core.segments import segment_sum
+from gpureduce.core.dtypes import Array, line_of, named
 
 
 def host_array(x: torch.Tensor) -> Array:
     """A tensor in host memory as a NumPy array of the same memory."""
     if x.dtype != torch.bfloat16:
-        return x.detach().resolve_conj().resolve_neg().numpy()
+        return x.numpy(force=True)  # copies only conjugates that are still to be computed
     return x.detach().view(torch.int16).numpy().view(named("bfloat16"))
 
 
 def from_host(sums: Any, result: torch.dtype) -> torch.Tensor:
-    """A new tensor of NumPy's sums."""
-    numbers = np.array(sums, order="C")
+    """A tensor of NumPy's sums, in their memory."""
+    numbers = np.asarray(sums, order="C")
     if result == torch.bfloat16:
         return torch.from_numpy(numbers.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(numbers)
@@ -38,14 +38,29 @@ def add(to: torch.Tensor, ids: torch.Tensor, rows: torch.Tensor) -> None:
     if to.is_cuda:
         segments_on_device.add_rows(to, ids, rows)
         return
-    places, ids = ids.unique(return_inverse=True)
-    if places[0] < 0 or places[-1] >= to.shape[0]:
-        wrong = int(places[0] if places[0] < 0 else places[-1])
-        raise IndexError(f"index {wrong} is out of range for {to.shape[0]} rows")
-    every = torch.cat([ids, torch.arange(len(places))]).numpy()
-    values = host_array(torch.cat([rows, to[places]]))
-    sums = segment_sum(values, every, num_segments=len(places), dtype=values.dtype, timing=False)
-    to[places] = from_host(sums.value, to.dtype)
+    _add_on_host(host_array(to), ids.numpy(), host_array(rows))
+
+
+def _add_on_host(to: Array, ids: Array, rows: Array) -> None:
+    count, (least, most) = len(to), (ids.min(), ids.max())
+    if least < 0 or most >= count:
+        wrong = least if least < 0 else most
+        raise IndexError(f"index {wrong} is out of range for {count} rows")
+    if count <= 32 * ids.size:  # then there is no need to sort
+        occurs = np.zeros(count, np.bool_)
+        occurs[ids] = True
+        places = occurs.nonzero()[0]
+        number = np.empty(count, np.int64)
+        number[places] = np.arange(places.size)
+        ids = number[ids]
+    else:
+        places, ids = np.unique(ids, return_inverse=True)
+    every = np.concatenate([ids, np.arange(places.size)])
+    values = np.concatenate([rows, to[places]])
+    sums = np.empty((places.size, *to.shape[1:]), to.dtype)
+    line = line_of(to.dtype)
+    _host.sum_segments(values, every, None, sums, line, line, ((), ()))
+    to[places] = sums
 
 
 @torch.library.custom_op("gpureduce::add_rows", mutates_args=())
