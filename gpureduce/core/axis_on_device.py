@@ -394,8 +394,10 @@ def by_one_call(
 ) -> SumResult | None:  # fmt: skip
     """The sums along an axis of an array on a GPU; None if the general path has to make them."""
     start = time.perf_counter() if timing else 0.0
-    if not (type(axis) is int or axis is None):
-        return None
+    if not (type(axis) is int or axis is None) and (
+        type(axis) is not tuple or not all(type(one) is int for one in axis)
+    ):
+        return None  # _plan_for takes True for 1
     if dtype is not None and not gpu_arrays.is_quick(dtype):
         return None
     like: Any = type(arr)  # mypy takes no type for hashable
@@ -414,7 +416,7 @@ def by_one_call(
 
 @functools.lru_cache(256)
 def _plan_for(
-    like: type, strategy: str, dtype: Any, timing: bool, axis: int | None, keepdims: bool,
+    like: type, strategy: str, dtype: Any, timing: bool, axis: Any, keepdims: bool,
     made: Made | None,
 ) -> _Plan | None:  # fmt: skip
     """The plan for arrays of a type; None if C cannot find the stream that uses them."""

@@ -82,7 +82,7 @@ def test_each_choice_of_axes_and_dtype_has_a_plan(asked, strategy, dtype):
     wide = "int16" if dtype is np.int8 else "float64"
     for view in (array, array.T, array[::2]):
         for how in ({"axis": 0}, {"axis": -1}, {"axis": 1, "keepdims": True},
-                    {"axis": 1, "dtype": wide}):  # fmt: skip
+                    {"axis": 1, "dtype": wide}, {"axis": (1, -2)}, {"axis": (0,)}):  # fmt: skip
             found = gpureduce.sum(Shown(view), strategy, **how)
             want = view.sum(**how)
             assert found.value.dtype == want.dtype and found.timing.dtype == array.dtype.name
