@@ -42,7 +42,11 @@ def index_add(
     add: Add, x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, alpha: Any = 1
 ) -> Any:
     """As torch.index_add; `alpha` times an element is rounded, as there."""
-    if not _adds_floats(x) or x.dim() == 0 or source.dim() != x.dim() or x.dtype != source.dtype:
+    if not _adds_floats(x) or x.dtype != source.dtype or not -x.dim() <= dim < x.dim():
+        return NotImplemented
+    shape = list(x.shape)
+    shape[dim] = index.numel()
+    if index.dim() > 1 or index.dtype not in (torch.int32, torch.int64) or shape != [*source.shape]:
         return NotImplemented
     rows = source if alpha == 1 else source * alpha
     dim %= x.dim()
@@ -65,12 +69,16 @@ def index_put(
         if index is None:
             at += 1
         elif index.dtype in (torch.bool, torch.uint8):  # a mask of some dimensions
+            if index.shape != x.shape[at : at + index.dim()]:
+                return NotImplemented
             for places in index.nonzero(as_tuple=True):
                 of_dim[at] = places
                 at += 1
-        else:
+        elif index.dtype in (torch.int32, torch.int64) and at < x.dim():
             of_dim[at] = index
             at += 1
+        else:
+            return NotImplemented
     front = list(of_dim)
     places = torch.broadcast_tensors(*(one.long() for one in of_dim.values()))
     ids = torch.zeros_like(places[0])
@@ -90,9 +98,13 @@ def scatter_add(
     add: Add, x: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor
 ) -> Any:
     """As torch.scatter_add: also the gradient of torch.gather."""
-    if not _adds_floats(x) or x.dim() == 0 or index.dim() != x.dim() or x.dtype != source.dtype:
+    if not _adds_floats(x) or x.dtype != source.dtype or not -x.dim() <= dim < x.dim():
         return NotImplemented
     dim %= x.dim()
+    if not x.dim() == index.dim() == source.dim() or any(
+        n > source.shape[k] or (n > x.shape[k] and k != dim) for k, n in enumerate(index.shape)
+    ):
+        return NotImplemented
     source = source[tuple(slice(n) for n in index.shape)]
     others = [k for k in range(x.dim()) if k != dim]
     is_of_rows = all(
@@ -172,7 +184,9 @@ def bincount(
     add: Add, x: torch.Tensor, weights: torch.Tensor | None = None, minlength: int = 0
 ) -> Any:
     """As torch.bincount with weights."""
-    if weights is None or not x.numel() or weights.shape != x.shape or x.min() < 0:
+    if weights is None or not x.numel() or weights.shape != x.shape or x.dim() != 1 or (
+        x.is_floating_point() or x.min() < 0
+    ):  # fmt: skip
         return NotImplemented
     weights = weights if weights.dtype == torch.float32 else weights.double()
     return add(weights.new_zeros(max(int(x.max()) + 1, minlength)), x, weights)

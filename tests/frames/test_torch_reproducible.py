@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 
 import numpy as np
@@ -139,6 +140,29 @@ def test_a_wrong_index():
             with pytest.raises(IndexError, match=f"index {wrong} is out of range for 5 rows"):
                 table.index_add_(0, torch.tensor([0, wrong]), torch.ones(2, 2))
             assert not table.any()
+
+
+def test_wrong_arguments_are_refused_as_by_torch():
+    x, ids, rows = torch.zeros(3, 2), torch.tensor([0, 1, 2]), torch.ones(3, 2)
+    for call in (
+        lambda: x.index_add(0, ids[:2], rows),
+        lambda: x.index_add(0, ids, torch.ones(3, 5)),
+        lambda: x.index_add(0, ids[None], rows),
+        lambda: x.index_add(0, ids.float(), rows),
+        lambda: x.index_add(2, ids, rows),
+        lambda: x.scatter_add(0, ids[None], rows),
+        lambda: x.scatter_add(3, ids[None, :2], rows),
+        lambda: x.index_put((ids.float(),), rows, accumulate=True),
+        lambda: x.index_put((ids, ids, ids), rows[0, 0], accumulate=True),
+        lambda: x.index_put((ids[:2] > 0,), rows[0], accumulate=True),
+        lambda: torch.bincount(ids.float(), rows[:, 0]),
+    ):
+        errors = []
+        for mode in (contextlib.nullcontext(), ours.reproducible()):
+            with mode, pytest.raises((RuntimeError, IndexError, NotImplementedError)) as found:
+                call()
+            errors.append((type(found.value), str(found.value)))
+        assert errors[0] == errors[1]
 
 
 def test_overlapping_tensors_are_refused_as_by_torch():
