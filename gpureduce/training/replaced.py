@@ -79,19 +79,32 @@ def index_put(
             at += 1
         else:
             return NotImplemented
+    if not of_dim:
+        return NotImplemented
     front = list(of_dim)
     places = torch.broadcast_tensors(*(one.long() for one in of_dim.values()))
     ids = torch.zeros_like(places[0])
     for dim, place in zip(front, places, strict=True):
         size = x.shape[dim]
         wrapped = place % size if unsafe else torch.where(place < 0, place + size, place)
-        ids = wrapped if len(front) == 1 else ids * size + wrapped
+        if len(front) == 1:
+            ids = wrapped
+        elif unsafe:
+            ids = ids * size + wrapped
+        else:
+            ids = _numbered(ids, size, wrapped)
     rest = [n for k, n in enumerate(x.shape) if k not in front]
     first = front[0] if front == list(range(front[0], front[-1] + 1)) else 0
     shape = [*rest[:first], *ids.shape, *rest[first:]]
     of_ids = range(first, first + ids.dim())
     rows = values.expand(shape).movedim(list(of_ids), list(range(ids.dim())))
     return _on_entries(x, front, ids, rows, add)
+
+
+def _numbered(ids: torch.Tensor, size: int, places: torch.Tensor) -> torch.Tensor:
+    """The numbers of entries with one dimension more. A wrong place, or one before, gives -1."""
+    is_wrong = (places < 0) | (places >= size) | (ids < 0)
+    return torch.where(is_wrong, -1, ids * size + places)
 
 
 def scatter_add(
@@ -119,6 +132,7 @@ def scatter_add(
         shape = [-1 if one == k else 1 for one in range(x.dim())]
         place = index if k == dim else torch.arange(index.shape[k], device=x.device).view(shape)
         ids = ids * x.shape[k] + place
+    ids = torch.where((index < 0) | (index >= x.shape[dim]), -1, ids)
     return _on_entries(x, range(x.dim()), ids, source, add)
 
 

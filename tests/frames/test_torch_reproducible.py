@@ -140,6 +140,15 @@ def test_a_wrong_index():
             with pytest.raises(IndexError, match=f"index {wrong} is out of range for 5 rows"):
                 table.index_add_(0, torch.tensor([0, wrong]), torch.ones(2, 2))
             assert not table.any()
+        row, wrong, ones = torch.tensor([1]), torch.tensor([2]), torch.ones(1)
+        for call in (  # which would be right in another row
+            lambda: table.index_put((row, wrong), ones, accumulate=True),
+            lambda: table.index_put((row, -wrong - 1), ones, accumulate=True),
+            lambda: table.scatter_add(1, wrong[:, None], ones[:, None]),
+            lambda: table.scatter_add(1, torch.tensor([[0], [-1]]), torch.ones(2, 1)),
+        ):
+            with pytest.raises(IndexError, match="index -1 is out of range"):
+                call()
 
 
 def test_wrong_arguments_are_refused_as_by_torch():
