@@ -26,6 +26,8 @@ from gpureduce.training.reductions import Axes, Dims
 from gpureduce.training.reductions import axes_of as _axes
 from gpureduce.training.reductions import checked as _checked
 from gpureduce.training.reductions import dtype_of_sum as _result_dtype
+from gpureduce.training.replaced import index_add as _by_index
+from gpureduce.training.rows import added as _add_rows
 from gpureduce.training.rows import from_host as _from_host
 from gpureduce.training.rows import host_array as _host_array
 
@@ -558,17 +560,18 @@ def index_add(
         As in torch.index_add. Slice i of `source` along `dim`, times `alpha`, is added to slice
         ``index[i]`` of `x`.
     check
-        As in `segment_sum`.
+        On a GPU, False waits for nothing: a wrong index then ends the CUDA context, as that of
+        PyTorch's own index_add.
 
     Returns
     -------
     torch.Tensor
-        A new tensor of the shape and dtype of `x`.
+        A new tensor of the shape and dtype of `x`. Only slices that occur in `index` are added up.
 
     Raises
     ------
-    ValueError
-        An index is out of range, and `check` is not False.
+    ValueError or IndexError
+        An index is out of range: on a GPU, and of a tensor in host memory.
     TypeError
         `source` times `alpha` does not have the dtype of `x`, or `index` is not of int32 or int64.
     """
@@ -580,12 +583,48 @@ def index_add(
     added = source if alpha == 1 else source * alpha
     if added.dtype != x.dtype:
         raise TypeError(f"alpha must be a number of the dtype of x, {x.dtype}, not {alpha}")
-    # The slices of x are elements like the others: x plus a rounded sum would be rounded twice. As
-    # they come last, errors name an index by its place.
+    if added.is_floating_point() or added.is_complex():
+        found = _by_index(lambda *rows: _run(_add_rows, *rows, check), x, dim, index, added)
+        if found is not NotImplemented:
+            return found
+    # The slices of x are elements like the others. As they come last, errors name an index by its
+    # place.
     values = torch.cat([added.movedim(dim, 0), x.movedim(dim, 0)])
     ids = torch.cat([index, torch.arange(count, device=index.device, dtype=index.dtype)])
     found = segment_sum(values, ids, num_segments=count, dtype=x.dtype, check=check)
     return found.movedim(0, dim)
+
+
+def _remember_ids(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+    ctx.save_for_backward(inputs[1])
+
+
+def _of_rows(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, torch.Tensor, None]:
+    (ids,) = ctx.saved_tensors
+    return gradient, None, gradient.index_select(0, ids), None
+
+
+_register_gradient(_add_rows, _of_rows, _remember_ids)
+
+
+@_add_rows.register_vmap
+def _(
+    info: Any, in_dims: Batched, to: torch.Tensor, ids: torch.Tensor, rows: torch.Tensor,
+    check: bool,
+) -> tuple[torch.Tensor, int]:  # fmt: skip
+    size = info.batch_size
+    where = 0 if in_dims[1] is not None else 1  # one table after another, or one beside another
+    to, rows = (
+        x.unsqueeze(where).expand(*x.shape[:where], size, *x.shape[where:]) if at is None
+        else x.movedim(at, where) for x, at in zip((to, rows), in_dims[::2], strict=False)
+    )  # fmt: skip
+    if where == 1:  # one pass over wider rows
+        found = _add_rows(to.flatten(1), ids, rows.flatten(1), check)
+        return found.reshape(to.shape), 1
+    ids, count = ids.movedim(in_dims[1] or 0, 0), to.shape[1]
+    first = torch.arange(size, device=ids.device).unsqueeze(1) * count
+    ids = torch.where((ids >= 0) & (ids < count), ids + first, -1).reshape(-1)
+    return _add_rows(to.flatten(0, 1), ids, rows.flatten(0, 1), check).reshape(to.shape), 0
 
 
 @torch.library.custom_op("gpureduce::segment_sum", mutates_args=())

@@ -27,16 +27,17 @@ def from_host(sums: Any, result: torch.dtype) -> torch.Tensor:
     return torch.from_numpy(numbers)
 
 
-def add(to: torch.Tensor, ids: torch.Tensor, rows: torch.Tensor) -> None:
+def add(to: torch.Tensor, ids: torch.Tensor, rows: torch.Tensor, check: bool = False) -> None:
     """Adds row i of `rows` to row ``ids[i]`` of `to`. Rows of `to` without an id are not touched.
 
-    A wrong id raises an IndexError. On a GPU, where nothing waits for the sums, it ends the kernels
-    of the process, as a failed assertion of PyTorch's own kernels does.
+    A wrong id raises an IndexError. On a GPU, with `check`, it is a ValueError, for which the call
+    waits. Without, it ends the kernels of the process, as a failed assertion of PyTorch's own
+    kernels does.
     """
     if not rows.numel():
         return
     if to.is_cuda:
-        segments_on_device.add_rows(to, ids, rows)
+        segments_on_device.add_rows(to, ids, rows, check)
         return
     _add_on_host(host_array(to), ids.numpy(), host_array(rows))
 
@@ -64,13 +65,15 @@ def _add_on_host(to: Array, ids: Array, rows: Array) -> None:
 
 
 @torch.library.custom_op("gpureduce::add_rows", mutates_args=())
-def added(to: torch.Tensor, ids: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+def added(
+    to: torch.Tensor, ids: torch.Tensor, rows: torch.Tensor, check: bool = False
+) -> torch.Tensor:
     """The same as a new tensor, for compiled programs."""
     found = to.clone(memory_format=torch.contiguous_format)
-    add(found, ids, rows)
+    add(found, ids, rows, check)
     return found
 
 
 @added.register_fake
-def _(to: torch.Tensor, ids: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+def _(to: torch.Tensor, ids: torch.Tensor, rows: torch.Tensor, check: bool = False) -> torch.Tensor:
     return torch.empty_like(to, memory_format=torch.contiguous_format)

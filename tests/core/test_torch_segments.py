@@ -108,6 +108,22 @@ def test_index_add(device, dim):
     torch.testing.assert_close(found[1], source.grad)
 
 
+def test_index_add_under_vmap_and_opcheck(device):
+    x, source = torch.randn(6, 4, 3, device=device), torch.randn(6, 9, 3, device=device)
+    index = torch.randint(0, 4, (6, 9), device=device)
+    want = torch.stack([index_add(*one) for one in zip(x, [0] * 6, index, source, strict=True)])
+    assert torch.equal(torch.func.vmap(index_add, (0, None, 0, 0))(x, 0, index, source), want)
+    want = torch.stack([index_add(x[0], 0, index[0], one) for one in source])
+    assert torch.equal(torch.func.vmap(index_add, (None, None, None, 0))(x[0], 0, index[0], source),
+                       want)  # fmt: skip
+    one = torch.func.vmap(lambda t, s: index_add(t, 0, index[0], s), 1)(x[0], source[0])
+    assert torch.equal(one.T, want[0])
+    with pytest.raises((ValueError, IndexError), match="out of range"):
+        torch.func.vmap(index_add, (0, None, 0, 0))(x, 0, index + 1, source)
+    x, source = x[0].requires_grad_(), source[0].requires_grad_()
+    torch.library.opcheck(torch.ops.gpureduce.add_rows.default, (x, index[0], source, True))
+
+
 def test_index_add_rounds_once(device):
     x = torch.tensor([1e16], device=device, dtype=torch.float64)
     source = torch.tensor([1.0, 1.0, -1e16], device=device, dtype=torch.float64)
@@ -123,7 +139,8 @@ def test_errors(device):
         segment_sum(values[0, 0], ids)
     with pytest.raises(ValueError, match=r"out of range: num_segments=1"):
         segment_sum(values, torch.ones_like(ids), num_segments=1)
-    with pytest.raises(ValueError, match=r"segment_ids\[3\] is 3, which is out of range"):
+    wrong = r"segment_ids\[3\] is 3, which is out of range|index 3 is out of range for 3 rows"
+    with pytest.raises((ValueError, IndexError), match=wrong):
         index_add(values[:3], 0, torch.arange(4, device=device), values[:4])
     with pytest.raises(TypeError, match="source must have the dtype of x"):
         index_add(values, 0, ids, values.float())
