@@ -213,7 +213,7 @@ def _remember_direction(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor)
 def _add_after(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
     if gradient.is_complex() and not ctx.dtype.is_complex:
         gradient = gradient.real
-    return _add_before(gradient, ctx.dim, ctx.dtype, not ctx.reverse), None, None, None
+    return _run(_add_before, gradient, ctx.dim, ctx.dtype, not ctx.reverse), None, None, None
 
 
 _register_gradient(_add_before, _add_after, _remember_direction)
@@ -317,7 +317,7 @@ def _of_mean(ctx: Any, x: torch.Tensor, found: torch.Tensor, g: torch.Tensor) ->
 
 
 def _of_var(ctx: Any, x: torch.Tensor, found: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
-    centred = x - _made(x, "mean", ctx.axes, True, None, 0)
+    centred = x - _run(_made, x, "mean", ctx.axes, True, None, 0.0)
     return (
         (2 / max(ctx.n - ctx.correction, 0) if ctx.n > ctx.correction else math.nan) * g * centred
     )

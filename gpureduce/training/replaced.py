@@ -50,7 +50,7 @@ def index_add(
         return NotImplemented
     rows = source if alpha == 1 else source * alpha
     dim %= x.dim()
-    return _on_entries(x, [dim], index, rows.movedim(dim, 0), add)
+    return _on_entries(x, [dim], index, rows.movedim(dim, 0) if dim else rows, add)
 
 
 def index_put(
