@@ -1,7 +1,9 @@
-"""Additions by index in PyTorch programs: ``gpureduce bench --torch``.
+"""Additions by index in PyTorch programs, and steps of training: ``gpureduce bench --torch``.
 
-Each operation is timed as PyTorch does it, by PyTorch's deterministic algorithms, and in the mode
-of `gpureduce.torch.reproducible`. On a card the L2 cache is flushed before every call.
+Each is timed as PyTorch does it, by PyTorch's deterministic algorithms, and in the mode of
+`gpureduce.torch.reproducible`. On a card the L2 cache is flushed before every call. Steps are timed
+on a card only. They are replayed as CUDA graphs if they can be captured, so the times are those of
+the card's work.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import Any
 
 from gpureduce.bench import render
 from gpureduce.bench.command import REPEATS, Suite
-from gpureduce.bench.contenders.places import Place, close_to_first, place_of
+from gpureduce.bench.contenders.places import Place, close_to_first, place_of, unable
 from gpureduce.bench.contenders.segments import deterministic
 from gpureduce.bench.render import Pivot, as_table, of, ratio
 from gpureduce.bench.runner import Contender, Group, Row, one_by_one
@@ -37,12 +39,19 @@ class Case:
     skew: int = 1
 
     @property
+    def model(self) -> str:
+        """The model that is trained; empty for an addition."""
+        return self.operation.removeprefix("train ") if " " in self.operation else ""
+
+    @property
     def nbytes(self) -> int:
         """Of the rows."""
         return self.n * self.columns * named(self.dtype).itemsize
 
     def within(self, most: int) -> Case:
-        """The same with at most so many elements."""
+        """The same with at most so many elements. Models are not cut."""
+        if self.model:
+            return self
         share = max(1, -(-self.n * self.columns // most))
         return replace(self, n=max(1, self.n // share), table=max(1, self.table // share))
 
@@ -59,7 +68,12 @@ CASES = (
     Case("embedding", 8_192, 8_192, 128_000, "bfloat16"),
     Case("embedding", 8_192, 8_192, 256_000, "bfloat16"),
     Case("scatter_add", 65_536, 64, 4_096, "float32"),
+    Case("train graph", 32_000, 32, 3_200, "float32", skew=2),
+    Case("train recommender", 16_384, 16, 8_000, "float32", skew=3),
+    Case("train transformer", 512, 256, 4_000, "float32", skew=3),
+    Case("train experts", 2_048, 256, 1_024, "float32"),
 )
+_SIZE = 8  # of the models, whose tables and rows are those of CASES
 
 
 def _call(torch: Any, case: Case, device: str) -> Any:
@@ -82,18 +96,53 @@ def _call(torch: Any, case: Case, device: str) -> Any:
 
 def _some_rows(table: Any) -> Any:
     """Rows to compare: to copy a whole table would take longer than to make it."""
-    return table[:: -(-len(table) // 1000)].float()
+    return (table[:: -(-len(table) // 1000)] if table.dim() else table).float()  # or a loss
+
+
+def _captured(torch: Any, step: Any) -> Any:
+    """The same step as a replay of a CUDA graph, or the step itself if it cannot be captured."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):  # first, what PyTorch does once
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph):
+            loss = step()
+    except RuntimeError:
+        torch.cuda.synchronize()
+        return step
+
+    def replay() -> Any:
+        graph.replay()
+        return loss
+
+    return replay
 
 
 def _contenders(place: Place, case: Case) -> Iterator[Contender]:
     torch, mode = load_other("torch"), load("training.mode")  # the command line imports neither
     with mode.reproducible():
         pass  # what the first call would import
-    call, plain, ours = (_call(torch, case, "cuda" if place.card else "cpu") for _ in range(3))
-
-    yield place.contender("torch", plain)
-    yield place.contender(DETERMINISTIC, deterministic(torch, call))
-    yield place.contender(OURS, mode.reproducible()(ours))
+    kinds = {
+        "torch": lambda call: call,
+        DETERMINISTIC: lambda call: deterministic(torch, call),
+        OURS: lambda call: mode.reproducible()(call),
+    }
+    device = "cuda" if place.card else "cpu"
+    for name, by in kinds.items():
+        if not case.model:
+            yield place.contender(name, by(_call(torch, case, device)))
+            continue
+        step = by(load("training.models").step_of(case.model, device, _SIZE)[1])
+        try:
+            yield place.contender(name, _captured(torch, step) if place.card else step)
+        except RuntimeError as error:  # PyTorch has no deterministic algorithm
+            if name == OURS:
+                raise
+            yield unable(name, error)
 
 
 def _text(made: Row) -> str:
@@ -105,7 +154,9 @@ def _text(made: Row) -> str:
     def table(rows: Sequence[Row]) -> str:
         return as_table(pivot.lines(rows), ("operation", "dtype"))
 
-    return render.as_text(made, {"torch": ("Microseconds of additions by index", table)}, ())
+    return render.as_text(
+        made, {"torch": ("Microseconds of additions by index and of training steps", table)}, ()
+    )
 
 
 def suite(arguments: argparse.Namespace) -> Suite:
@@ -116,7 +167,7 @@ def suite(arguments: argparse.Namespace) -> Suite:
     if place.device not in ("cpu", None) and not place.card:
         raise ValueError("bench --torch runs on a card or on processors: use --device cuda or cpu")
     most = (arguments.sizes or [1 << 31 if place.card else 1 << 18])[0]
-    chosen = dict.fromkeys(case.within(most) for case in CASES)
+    chosen = dict.fromkeys(case.within(most) for case in CASES if place.card or not case.model)
     repeats = REPEATS if arguments.repeats is None else arguments.repeats
     groups = [
         Group(

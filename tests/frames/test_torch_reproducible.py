@@ -11,13 +11,12 @@ import pytest
 import gpureduce
 
 torch = pytest.importorskip("torch")
-from training_models import MODELS, train  # noqa: E402
-
 import gpureduce.torch as ours  # noqa: E402
 from gpureduce.bench import record  # noqa: E402
 from gpureduce.cli.main import main  # noqa: E402
 from gpureduce.training import rows as rows_of_tables  # noqa: E402
 from gpureduce.training import speed  # noqa: E402
+from gpureduce.training.models import MODELS, train  # noqa: E402
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
@@ -330,7 +329,18 @@ def test_a_record_of_its_speed(tmp_path, capsys):
     path = tmp_path / "torch.json"
     options = ["--torch", "--device", "cpu", "--sizes", "300", "--repeats", "1"]
     assert main(["bench", *options, "--output", str(path)]) == 0
-    assert "Microseconds of additions by index" in capsys.readouterr().out
+    assert "Microseconds of additions by index and of training steps" in capsys.readouterr().out
     rows = record.load(path, "torch")["rows"]
     assert {row["strategy"] for row in rows} == {"torch", "torch deterministic", "exact"}
-    assert len(rows) == 3 * len({tuple(vars(one.within(300)).values()) for one in speed.CASES})
+    cases = {one.within(300) for one in speed.CASES if not one.model}
+    assert len(rows) == 3 * len(cases)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_steps_of_training_are_timed(device):
+    place = speed.place_of(device, "--torch", ("torch",), "cpu")
+    cases = [one for one in speed.CASES if one.model]
+    assert [one.model for one in cases] == list(MODELS)
+    for case in cases:
+        losses = [one.value().item() for one in speed._contenders(place, case)]
+        np.testing.assert_allclose(losses, losses[0], rtol=0.01)

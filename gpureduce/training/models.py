@@ -3,60 +3,66 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
+from typing import TypeAlias
 
 import torch
 from torch import nn
 from torch.nn import functional
 
+Tensor: TypeAlias = "torch.Tensor"
 
-class GraphNetwork(nn.Module):
+
+class GraphNetwork(nn.Module):  # type: ignore[misc]
     """Two layers that add the messages of edges to their targets."""
 
-    def __init__(self, width):
+    def __init__(self, width: int) -> None:
         super().__init__()
         self.layers = nn.ModuleList(nn.Linear(width, width) for _ in range(2))
 
-    def forward(self, x, sources, targets):
+    def forward(self, x: Tensor, sources: Tensor, targets: Tensor) -> Tensor:
         for layer in self.layers:
             messages = layer(x).index_select(0, sources)
             x = x + torch.zeros_like(x).index_add_(0, targets, messages).relu()
         return x
 
 
-class Recommender(nn.Module):
+class Recommender(nn.Module):  # type: ignore[misc]
     """Embedding bags of two tables, and a product."""
 
-    def __init__(self, rows, width):
+    def __init__(self, rows: int, width: int) -> None:
         super().__init__()
         self.users = nn.EmbeddingBag(rows, width, mode="mean")
         self.items = nn.EmbeddingBag(rows, width, mode="sum")
 
-    def forward(self, users, items):
-        return (self.users(users) * self.items(items)).sum(-1)
+    def forward(self, users: Tensor, items: Tensor) -> Tensor:
+        found: Tensor = (self.users(users) * self.items(items)).sum(-1)
+        return found
 
 
-class Transformer(nn.Module):
+class Transformer(nn.Module):  # type: ignore[misc]
     """An embedding, one layer of attention, and logits of the next token."""
 
-    def __init__(self, vocabulary, width):
+    def __init__(self, vocabulary: int, width: int) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, width)
         self.layer = nn.TransformerEncoderLayer(width, 4, 4 * width, 0.0, batch_first=True)
         self.head = nn.Linear(width, vocabulary)
 
-    def forward(self, tokens):
-        return self.head(self.layer(self.embedding(tokens)))
+    def forward(self, tokens: Tensor) -> Tensor:
+        found: Tensor = self.head(self.layer(self.embedding(tokens)))
+        return found
 
 
-class Experts(nn.Module):
+class Experts(nn.Module):  # type: ignore[misc]
     """Tokens go to two experts each; what these make of them is added by token."""
 
-    def __init__(self, count, width):
+    def __init__(self, count: int, width: int) -> None:
         super().__init__()
         self.gate = nn.Linear(width, count)
         self.experts = nn.Parameter(torch.randn(count, width, width) / width**0.5)
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         share, chosen = self.gate(x).softmax(-1).topk(2)
         order = chosen.flatten().argsort(stable=True)
         tokens = order // 2
@@ -66,12 +72,12 @@ class Experts(nn.Module):
         return x.scatter_add(0, tokens.unsqueeze(1).expand_as(made), made)
 
 
-def model_and_loss(name, device, size=1):
+def model_and_loss(name: str, device: str, size: int) -> tuple[nn.Module, Callable[[], Tensor]]:
     """A model, and the function of its loss on the same data at each step."""
     torch.manual_seed(0)
     if name == "graph":
         nodes, edges, width = 400 * size, 4000 * size, 32
-        model = GraphNetwork(width)
+        model: nn.Module = GraphNetwork(width)
         x, ends = torch.randn(nodes, width), torch.randint(0, nodes, (2, edges))
         ends[1] = ends[1] ** 2 // nodes  # some nodes have many edges
         data = [x.to(device), *ends.to(device)]
@@ -89,27 +95,39 @@ def model_and_loss(name, device, size=1):
         return model, lambda: functional.cross_entropy(
             model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten()
         )
-    width, tokens = (32, 128) if size == 1 else (256, 128 * size)
+    width, count = (32, 128) if size == 1 else (256, 128 * size)
     model = Experts(4, width).to(device)
-    x = torch.randn(tokens, width).to(device)
+    x = torch.randn(count, width).to(device)
     return model, lambda: model(x).square().mean()
 
 
 MODELS = ("graph", "recommender", "transformer", "experts")
 
 
-def train(name, device, steps, size=1, compiled=False):
-    """The losses, and a digest of the weights after the last step."""
+def step_of(
+    name: str, device: str, size: int = 1, compiled: bool = False
+) -> tuple[nn.Module, Callable[[], Tensor]]:
+    """A model, and a function that trains it by one step and returns the loss."""
     model, loss_of = model_and_loss(name, device, size)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     loss_of = torch.compile(loss_of) if compiled else loss_of
-    losses = []
-    for _ in range(steps):
+
+    def step() -> Tensor:
         optimizer.zero_grad()
         loss = loss_of()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        losses.append(loss.detach())
+        return loss.detach()
+
+    return model, step
+
+
+def train(
+    name: str, device: str, steps: int, size: int = 1, compiled: bool = False
+) -> tuple[Tensor, str]:
+    """The losses, and a digest of the weights after the last step."""
+    model, step = step_of(name, device, size, compiled)
+    losses = [step() for _ in range(steps)]
     weights = torch.cat([p.detach().flatten() for p in model.parameters()]).cpu()
     return torch.stack(losses).cpu(), hashlib.sha256(weights.numpy().tobytes()).hexdigest()
