@@ -129,8 +129,7 @@ def sum(
         A dimension is named twice, or there is no such strategy.
     """
     dims = _checked(dim, x.dim())
-    result: torch.Tensor = _run(_add, x, dims, bool(keepdim), dtype, strategy)
-    return result
+    return _run(_add, x, dims, bool(keepdim), dtype, strategy)
 
 
 def _shape(shape: Sequence[int], axes: tuple[int, ...], keepdim: bool) -> list[int]:
@@ -193,8 +192,7 @@ def cumsum(x: torch.Tensor, dim: int, *, dtype: torch.dtype | None = None) -> to
     (axis,) = _checked(dim, x.dim()) or (0,)
     if x.dim() == 0:
         return cumsum(x.reshape(1), 0, dtype=dtype).reshape(())
-    result: torch.Tensor = _run(_add_before, x, axis, _result_dtype(x, dtype), False)
-    return result
+    return _run(_add_before, x, axis, _result_dtype(x, dtype), False)
 
 
 _add_before = torch.library.custom_op("gpureduce::cumsum", _reductions.cumsum, mutates_args=())
@@ -292,8 +290,7 @@ def vecdot(x: torch.Tensor, y: torch.Tensor, *, dim: int = -1) -> torch.Tensor:
     (axis,) = _checked(dim, x.dim()) or (0,)
     if x.dim() == 0:
         raise ValueError("vecdot takes tensors of at least 1 dimension")
-    result: torch.Tensor = _run(_multiplied, x, y, axis)
-    return result
+    return _run(_multiplied, x, y, axis)
 
 
 def _refuse_integers(x: torch.Tensor, what: str, cure: str) -> None:
@@ -308,8 +305,7 @@ def _statistic(
     if dtype is None:
         _refuse_integers(x, f"{kind.rstrip('12')}s", "pass x.double()")
     how = _checked(dim, x.dim()), bool(keepdim), dtype, finite("correction", correction)
-    result: torch.Tensor = _run(_made, x, kind, *how)
-    return result
+    return _run(_made, x, kind, *how)
 
 
 def _of_mean(ctx: Any, x: torch.Tensor, found: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
@@ -419,8 +415,7 @@ def logsumexp(x: torch.Tensor, dim: Dims = None, keepdim: bool = False) -> torch
     on the order. Elements of 16 bits are computed in float32.
     """
     _refuse_integers(x, "logarithms of sums", "pass x.double()")
-    result: torch.Tensor = _run(_log, x, _checked(dim, x.dim()), bool(keepdim))
-    return result
+    return _run(_log, x, _checked(dim, x.dim()), bool(keepdim))
 
 
 _log = torch.library.custom_op("gpureduce::logsumexp", _reductions.logsumexp, mutates_args=())
@@ -652,11 +647,9 @@ def _add_segments(
         how |= {"strategy": strategy, "timing": False, "sorted": sorted, "check": check}
     if values.is_cuda and is_mean:
         how["dtype"] = None if dtype is None else name
-        mean: torch.Tensor = _exact.segment_mean(values, segment_ids, offsets=offsets, **how)
-        return mean
+        return _exact.segment_mean(values, segment_ids, offsets=offsets, **how)
     if values.is_cuda:
-        found: torch.Tensor = _segment_sum(values, segment_ids, offsets=offsets, **how).value
-        return found
+        return _segment_sum(values, segment_ids, offsets=offsets, **how).value
     numbers = {"segment_ids": segment_ids, "offsets": offsets}
     how |= {key: x.numpy() for key, x in numbers.items() if x is not None}
     if not is_mean:

@@ -56,8 +56,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "time sums by segment beside other libraries; takes --sizes, --dtypes, --device, "
         "--repeats and --output"},
     "torch": {**_FLAG, "help":
-        "time additions by index in PyTorch programs, plain and reproducible; takes --sizes, "
-        "--device, --repeats and --output"},
+        "time additions by index and steps of training in PyTorch programs, plain and "
+        "reproducible; takes --sizes, --device, --repeats and --output"},
     "cub": {"metavar": "LIBRARY", "help":
         "with --segments on a card: a build of tools/cub_segments.cu, for CUB and limits"},
 }  # fmt: skip

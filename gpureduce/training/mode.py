@@ -84,8 +84,7 @@ def _add_now(table: torch.Tensor, ids: torch.Tensor, more: torch.Tensor) -> torc
 
 
 def _add_when_compiled(table: torch.Tensor, ids: torch.Tensor, more: torch.Tensor) -> torch.Tensor:
-    found: torch.Tensor = torch.ops.gpureduce.add_rows(table, ids, more)
-    return found
+    return torch.ops.gpureduce.add_rows(table, ids, more)
 
 
 def _add_to_copy(table: torch.Tensor, ids: torch.Tensor, more: torch.Tensor) -> torch.Tensor:
@@ -242,13 +241,15 @@ def _leave_process() -> None:
 
 
 class reproducible(contextlib.ContextDecorator):
-    """PyTorch programs inside add floats by index with the same bits in every run.
+    """PyTorch programs inside add floats with the same bits in every run and in any batch.
 
     ``with gpureduce.torch.reproducible(): ...``, or as a decorator. Sums of index_add, index_put
-    with ``accumulate=True``, scatter_add, scatter_reduce, bincount, and the gradients of indexing,
-    gather, embedding and embedding_bag are real-number sums, rounded once. The means of
-    scatter_reduce are rounded twice, from a sum in float64. For all other operators PyTorch's own
-    deterministic algorithms are switched on. Where PyTorch has none, it warns.
+    with ``accumulate=True``, scatter_add, scatter_reduce, segment_reduce, bincount, and the
+    gradients of indexing, gather, embedding and embedding_bag are real-number sums, rounded once.
+    So are the results of sum, nansum, mean, var, std, cumsum, dot and vector norms of order 1 and
+    2, and the sum of exponentials in logsumexp. The means of scatter_reduce and segment_reduce are
+    rounded twice, from a sum in float64. For all other operators PyTorch's own deterministic
+    algorithms are switched on. Where PyTorch has none, it warns.
 
     Parameters
     ----------

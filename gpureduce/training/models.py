@@ -36,8 +36,7 @@ class Recommender(nn.Module):  # type: ignore[misc]
         self.items = nn.EmbeddingBag(rows, width, mode="sum")
 
     def forward(self, users: Tensor, items: Tensor) -> Tensor:
-        found: Tensor = (self.users(users) * self.items(items)).sum(-1)
-        return found
+        return (self.users(users) * self.items(items)).sum(-1)
 
 
 class Transformer(nn.Module):  # type: ignore[misc]
@@ -50,8 +49,7 @@ class Transformer(nn.Module):  # type: ignore[misc]
         self.head = nn.Linear(width, vocabulary)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        found: Tensor = self.head(self.layer(self.embedding(tokens)))
-        return found
+        return self.head(self.layer(self.embedding(tokens)))
 
 
 class Experts(nn.Module):  # type: ignore[misc]

@@ -74,8 +74,7 @@ def sum(
         how["dtype"] = _name(result)
     if not x.is_cuda:
         return from_host(_sum(host_array(x), strategy, **how).value, result)
-    found: torch.Tensor = _sum(x, strategy, result="device", **how).value
-    return found.contiguous()
+    return _sum(x, strategy, result="device", **how).value.contiguous()
 
 
 def cumsum(x: torch.Tensor, dim: int, dtype: torch.dtype, reverse: bool) -> torch.Tensor:
@@ -85,8 +84,7 @@ def cumsum(x: torch.Tensor, dim: int, dtype: torch.dtype, reverse: bool) -> torc
     if dtype != x.dtype or not (x.is_floating_point() or x.is_complex()):
         how["dtype"] = _name(dtype)
     if x.is_cuda:
-        found: torch.Tensor = exact.cumsum(x, dim, **how)
-        return found.contiguous()
+        return exact.cumsum(x, dim, **how).contiguous()
     array = host_array(x)
     if len(how) == 1 and not reverse:
         entries = np.empty(array.shape, array.dtype)
@@ -97,8 +95,7 @@ def cumsum(x: torch.Tensor, dim: int, dtype: torch.dtype, reverse: bool) -> torc
 
 def vecdot(x: torch.Tensor, y: torch.Tensor, dim: int) -> torch.Tensor:
     if x.is_cuda:
-        found: torch.Tensor = exact.vecdot(x.contiguous(), y.contiguous(), axis=dim)
-        return found.contiguous()
+        return exact.vecdot(x.contiguous(), y.contiguous(), axis=dim).contiguous()
     return from_host(exact.vecdot(host_array(x), host_array(y), axis=dim), x.dtype)
 
 
@@ -136,8 +133,7 @@ def statistic(
     if of.takes_ddof:
         how["ddof"] = correction
     if x.is_cuda:
-        found: torch.Tensor = of.compute(x, **how)
-        return found.contiguous()
+        return of.compute(x, **how).contiguous()
     size = x.shape[axis] if isinstance(axis, int) else math.prod(x.shape[i] for i in axis or ())
     if size > correction:
         return from_host(of.compute(host_array(x), **how), result)

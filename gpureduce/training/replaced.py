@@ -206,6 +206,28 @@ def bincount(
     return add(weights.new_zeros(max(int(x.max()) + 1, minlength)), x, weights)
 
 
+def segment_reduce(
+    add: Add, x: torch.Tensor, reduce: str, *, lengths: torch.Tensor | None = None,
+    indices: Any = None, offsets: torch.Tensor | None = None, axis: int = 0, unsafe: bool = False,
+    initial: Any = None,
+) -> Any:  # fmt: skip
+    """As torch.segment_reduce with "sum" or "mean" of rows. A mean is made of a sum in float64."""
+    given = offsets if lengths is None else lengths
+    if reduce not in ("sum", "mean") or not x.is_floating_point() or given is None or (
+        axis != 0 or given.dim() != 1 or initial not in (None, 0)
+    ):  # fmt: skip
+        return NotImplemented
+    counts = given.diff() if lengths is None else given
+    if not unsafe and (counts.min() < 0 or counts.sum() != x.shape[0]):
+        return NotImplemented
+    ids = torch.repeat_interleave(counts, output_size=x.shape[0])
+    wide = x.reshape(x.shape[0], math.prod(x.shape[1:]))
+    wide = wide.double() if reduce == "mean" else wide
+    found = add(wide.new_zeros(len(counts), wide.shape[1]), ids, wide)
+    found = found / counts.unsqueeze(1) if reduce == "mean" else found
+    return found.to(x.dtype).reshape(len(counts), *x.shape[1:])
+
+
 # --- reductions --------------------------------------------------------------------------------
 
 
@@ -276,6 +298,7 @@ NEW: dict[Any, Callable[..., Any]] = {
     _aten.embedding_dense_backward.default: embedding_dense_backward,
     _aten._embedding_bag_backward.default: embedding_bag_backward,
     _aten.bincount.default: bincount,
+    _aten.segment_reduce.default: segment_reduce,
 }
 _by = {kind: functools.partial(_reduce, kind) for kind in
        ("sum", "nansum", "mean", "var", "std", "logsumexp")}  # fmt: skip

@@ -104,6 +104,28 @@ def test_each_sum_is_rounded_once(device):
     assert found.numpy().tobytes() == want.tobytes()
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_segments_are_reduced_by_ours(device, counted):
+    x = numbers(60, 3).to(device).requires_grad_()
+    lengths = torch.tensor([50, 0, 7, 3], device=device)
+    offsets = torch.tensor([0, 50, 50, 57, 60], device=device)
+    for reduce in ("sum", "mean"):
+        for rows in (x, x[:, 0], x.reshape(60, 3, 1)):
+            for how in ({"lengths": lengths}, {"offsets": offsets}):
+                want = torch.segment_reduce(rows, reduce, **how)
+                with ours.reproducible():
+                    found = torch.segment_reduce(rows, reduce, **how)
+                torch.testing.assert_close(found, want, equal_nan=True, rtol=1e-4, atol=1e-4)
+                found.nansum().backward()
+    assert len(counted) == 12
+    calls = (lambda: torch.segment_reduce(x, "sum", lengths=lengths + 1),
+             lambda: torch.segment_reduce(x, "max", lengths=lengths).size(5))  # fmt: skip
+    for call in calls:
+        with ours.reproducible(), pytest.raises((RuntimeError, IndexError)):
+            call()
+    assert len(counted) == 12
+
+
 def test_what_stays_torchs(counted):
     table, places = torch.zeros(5, 2), torch.tensor([0, 0, 4])
     with ours.reproducible():
