@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cases import run_python
 from gpureduce import exact
 
 torch = pytest.importorskip("torch")
@@ -198,6 +199,23 @@ def test_compiled_programs_have_the_bits_of_others(backend, device):
             if two.requires_grad and name != "logsumexp":  # whose gradient has exponentials
                 both = [torch.autograd.grad(t.sum(), x, retain_graph=True)[0] for t in (one, two)]
                 assert torch.equal(*both), name
+
+
+@pytest.mark.slow
+def test_programs_that_are_compiled_before_and_after_the_mode():
+    code = """
+import torch, gpureduce.torch as ours
+def f(x):
+    return x.sum(1), torch.nn.utils.get_total_norm([x, x[0]])
+x = torch.randn(6, 5000)
+compiled = torch.compile(f, fullgraph=True)
+compiled(x)  # PyTorch keeps what it decomposes from here on
+with ours.reproducible():
+    print(all(map(torch.equal, compiled(x), f(x))))
+torch._dynamo.reset()
+print(torch.allclose(compiled(x)[1], f(x)[1]))
+"""
+    assert run_python(code) == "True\nTrue\n"
 
 
 def test_opcheck(device):
