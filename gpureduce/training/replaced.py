@@ -19,8 +19,11 @@ import torch
 Add = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]  # table, ids, rows
 
 
+_FLOATS = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
+
+
 def _adds_floats(x: torch.Tensor) -> bool:
-    return x.is_floating_point() or x.is_complex()
+    return x.dtype in _FLOATS or x.dtype in (torch.complex64, torch.complex128)
 
 
 def _on_entries(
@@ -141,7 +144,7 @@ def scatter_reduce(
     include_self: bool = True,
 ) -> Any:  # fmt: skip
     """As torch.scatter_reduce with "sum" or "mean". A mean is made of a sum in float64."""
-    if reduce not in ("sum", "mean") or not x.is_floating_point():
+    if reduce not in ("sum", "mean") or x.dtype not in _FLOATS:
         return NotImplemented
     first = x if include_self else x.scatter(dim, index, 0)
     if reduce == "sum":
@@ -213,7 +216,7 @@ def segment_reduce(
 ) -> Any:  # fmt: skip
     """As torch.segment_reduce with "sum" or "mean" of rows. A mean is made of a sum in float64."""
     given = offsets if lengths is None else lengths
-    if reduce not in ("sum", "mean") or not x.is_floating_point() or given is None or (
+    if reduce not in ("sum", "mean") or x.dtype not in _FLOATS or given is None or (
         axis != 0 or given.dim() != 1 or initial not in (None, 0)
     ):  # fmt: skip
         return NotImplemented
@@ -236,14 +239,13 @@ def _reduce(
     dtype: torch.dtype | None = None, correction: Any = None,
 ) -> Any:  # fmt: skip
     """As torch.sum and the statistics. Integers with a float `dtype` are cast, as there."""
-    if x.is_complex() or not (dtype or x.dtype).is_floating_point:
+    if (dtype or x.dtype) not in _FLOATS or x.is_complex() or x.dim() == 0:
         return NotImplemented
+    x = x if x.dtype in _FLOATS else x.to(dtype)
     dim, dtype = dim or None, None if dtype == x.dtype else dtype
     try:
-        if kind == "sum":
-            return of.sum(x, dim, keepdim, dtype, "auto")
-        if kind == "nansum":
-            x = x.nan_to_num(0.0, math.inf, -math.inf) if x.is_floating_point() else x
+        if kind in ("sum", "nansum"):
+            x = x if kind == "sum" else x.nan_to_num(0.0, math.inf, -math.inf)
             return of.sum(x, dim, keepdim, dtype, "auto")
         if kind == "logsumexp":
             return of.logsumexp(x, dim, keepdim)
@@ -261,7 +263,7 @@ def _norm(
         if torch.promote_types(dtype, x.dtype) != dtype:
             return NotImplemented
         x = x.to(dtype)
-    if ord not in (1, 2) or not x.is_floating_point():
+    if ord not in (1, 2) or x.dtype not in _FLOATS:
         return NotImplemented
     return _reduce("norm1" if ord == 1 else "norm2", of, x, dim, keepdim)
 
@@ -273,16 +275,16 @@ def _norms(of: Any, every: Sequence[torch.Tensor], ord: Any = 2, dtype: Any = No
 
 
 def _dot(of: Any, x: torch.Tensor, y: torch.Tensor) -> Any:
-    if not x.is_floating_point() or x.dtype != y.dtype or x.dim() != 1 or x.shape != y.shape:
+    if x.dtype not in _FLOATS or x.dtype != y.dtype or x.dim() != 1 or x.shape != y.shape:
         return NotImplemented
     return of.vecdot(x, y, 0)
 
 
 def _cumsum(of: Any, x: torch.Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Any:
     result = dtype or x.dtype
-    if x.is_complex() or not result.is_floating_point or not -x.dim() <= dim < x.dim():
+    if result not in _FLOATS or x.is_complex() or not -x.dim() <= dim < x.dim():
         return NotImplemented
-    return of.cumsum(x, dim % x.dim(), result, False)
+    return of.cumsum(x if x.dtype in _FLOATS else x.to(result), dim % x.dim(), result, False)
 
 
 _aten = torch.ops.aten

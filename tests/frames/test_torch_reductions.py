@@ -34,7 +34,7 @@ WHOLE = {
     "total norm": lambda x: torch.nn.utils.get_total_norm([x, x[0]]),
     "dot": lambda x: torch.dot(x[0], x[1]),
     "wide": lambda x: x.sum((0, -1), dtype=torch.float64),
-    "of integers": lambda x: (x > 0).mean(dtype=torch.float32),
+    "of integers": lambda x: (x > 0).long().mean(dtype=torch.float32),
 }
 
 
@@ -104,7 +104,7 @@ def test_shapes_and_gradients_are_torchs(device):
 
 def test_what_stays_torchs(device):
     x, whole = torch.ones(3, 4, device=device), torch.ones(3, 4, device=device).long()
-    out = torch.empty(3, device=device)
+    out, sparse = torch.empty(3, device=device), x.to_sparse()
     for call in (
         lambda: whole.sum(1),
         lambda: whole.cumsum(0),
@@ -112,10 +112,9 @@ def test_what_stays_torchs(device):
         lambda: torch.sum(x, 1, out=out),
         lambda: norm(x, torch.inf),
         lambda: norm(x, 3),
-        lambda: torch.dot(whole[0], whole[1]),
         lambda: x.sum(dtype=torch.int32),
         lambda: x.to("meta").sum(),
-        lambda: x.to_sparse().sum(),
+        sparse.sum,
     ):
         assert not in_mode(call)[1]
     for call in (
@@ -131,6 +130,15 @@ def test_what_stays_torchs(device):
         with pytest.raises((IndexError, RuntimeError)) as found, ours.reproducible():
             call()
         assert str(found.value) == str(torchs.value)
+
+
+def test_narrow_floats_are_cast_first(device):
+    x = torch.arange(9.0, device=device).to(torch.float8_e4m3fn)
+    for call in (lambda: x.sum(dtype=torch.float32), lambda: x.cumsum(0, dtype=torch.float16)):
+        found, names = in_mode(call)
+        assert names and torch.equal(found, call())
+    with ours.reproducible(), pytest.raises(NotImplementedError, match="Float8"):
+        x.sum()
 
 
 @pytest.mark.filterwarnings("error")
@@ -186,7 +194,7 @@ def test_compiled_programs_have_the_bits_of_others(backend, device):
     functions = [one for one, _ in ROWS.values()] + list(WHOLE.values())
 
     def results(x):
-        return [function(x) for function in functions]
+        return [*(function(x) for function in functions), x[0, 0].sum(0)]
 
     x = numbers(6, 500, device=device).requires_grad_()
     torch._dynamo.reset()
@@ -195,7 +203,7 @@ def test_compiled_programs_have_the_bits_of_others(backend, device):
     with ours.reproducible():
         found, want = compiled(x), results(x)
         assert all(map(torch.equal, found, want))
-        for name, one, two in zip([*ROWS, *WHOLE], found, want, strict=True):
+        for name, one, two in zip([*ROWS, *WHOLE, "one element"], found, want, strict=True):
             if two.requires_grad and name != "logsumexp":  # whose gradient has exponentials
                 both = [torch.autograd.grad(t.sum(), x, retain_graph=True)[0] for t in (one, two)]
                 assert torch.equal(*both), name
