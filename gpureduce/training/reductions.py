@@ -5,10 +5,11 @@ The operators of the same names, `torch.ops.gpureduce.sum` and others, are made 
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -99,47 +100,38 @@ def vecdot(x: torch.Tensor, y: torch.Tensor, dim: int) -> torch.Tensor:
     return from_host(exact.vecdot(host_array(x), host_array(y), axis=dim), x.dtype)
 
 
-class Kind(NamedTuple):
-    """A statistic: its function for arrays and tensors on a GPU, and its keywords."""
-
-    compute: Callable[..., Any]
-    takes_dtype: bool = False
-    takes_ddof: bool = False
-    more: dict[str, Any] = {}  # noqa: RUF012
-
-
-KINDS = {
-    "mean": Kind(exact.mean, takes_dtype=True),
-    "var": Kind(exact.var, takes_ddof=True),
-    "std": Kind(exact.std, takes_ddof=True),
-    "norm1": Kind(exact.norm, more={"ord": 1}),
-    "norm2": Kind(exact.norm, more={"ord": 2}),
+_KINDS: dict[str, Callable[..., Any]] = {
+    "mean": exact.mean,
+    "var": exact.var,
+    "std": exact.std,
+    "norm1": functools.partial(exact.norm, ord=1),
+    "norm2": functools.partial(exact.norm, ord=2),
 }
 
 
 def dtype_of_statistic(x: torch.Tensor, kind: str, dtype: torch.dtype | None) -> torch.dtype:
     own = x.dtype if dtype is None else dtype
-    return own if KINDS[kind].takes_dtype else own.to_real()
+    return own if kind == "mean" else own.to_real()
 
 
 def statistic(
     x: torch.Tensor, kind: str, dim: Axes, keepdim: bool, dtype: torch.dtype | None,
     correction: float,
 ) -> torch.Tensor:  # fmt: skip
-    of, result, axis = KINDS[kind], dtype_of_statistic(x, kind, dtype), _axis(x, dim)
-    how: dict[str, Any] = of.more | {"axis": axis, "keepdims": keepdim}
-    if of.takes_dtype and result != x.dtype:
+    compute, result, axis = _KINDS[kind], dtype_of_statistic(x, kind, dtype), _axis(x, dim)
+    how: dict[str, Any] = {"axis": axis, "keepdims": keepdim}
+    if kind == "mean" and result != x.dtype:
         how["dtype"] = _name(result)
-    if of.takes_ddof:
+    if kind in ("var", "std"):
         how["ddof"] = correction
     if x.is_cuda:
-        return of.compute(x, **how).contiguous()
+        return compute(x, **how).contiguous()
     size = x.shape[axis] if isinstance(axis, int) else math.prod(x.shape[i] for i in axis or ())
     if size > correction:
-        return from_host(of.compute(host_array(x), **how), result)
+        return from_host(compute(host_array(x), **how), result)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # too few elements give nan, as in PyTorch
-        return from_host(of.compute(host_array(x), **how), result)
+        return from_host(compute(host_array(x), **how), result)
 
 
 def logsumexp(x: torch.Tensor, dim: Axes, keepdim: bool) -> torch.Tensor:
