@@ -119,8 +119,8 @@ done:
 
 size_t gr_arena_take(gr_arena *arena, size_t count, size_t size)
 {
-    size_t at = arena->bytes;
-    arena->bytes += (count * size + 255) / 256 * 256;
+    size_t at = (arena->bytes + 255) / 256 * 256;
+    arena->bytes = at + count * size;
     return at;
 }
 

@@ -7,11 +7,11 @@
 #include "threads/interrupts.h"
 #include "transfer/staging.h"
 
-/* Device copies of the two inputs (the second may be empty) and of the sums. */
+/* Device copies of the two inputs (the second may be empty) and of the sums, of the arrays' exact
+ * sizes: so accesses beyond them are found in users' kernels. */
 typedef struct {
     const gr_span *span; /* the arrays in host memory */
-    size_t at[3];        /* offsets of the copies in the arena */
-    gr_arena arena;
+    gr_arena of[3];
     gr_workspace *workspace;
     gr_times *times;
 } copies;
@@ -21,14 +21,16 @@ static gr_status copy_in(copies *c, int device, gr_error *error)
     if (gr_open_workspace(device, &c->workspace, NULL, error) != GR_OK)
         return error->status;
     void *stream = gr_workspace_stream(c->workspace);
-    for (int i = 0; i < 3; i++)
-        c->at[i] = gr_arena_take(&c->arena, c->span[i].size, 1);
-    if (gr_arena_open(&c->arena, device, stream, error) != GR_OK ||
-        gr_begin_piece(c->times, error) != GR_OK ||
+    for (int i = 0; i < 3; i++) {
+        gr_arena_take(&c->of[i], c->span[i].size, 1);
+        if (gr_arena_open(&c->of[i], device, stream, error) != GR_OK)
+            return error->status;
+    }
+    if (gr_begin_piece(c->times, error) != GR_OK ||
         gr_record_time(c->times, GR_AT_START, stream, error) != GR_OK)
         return error->status;
     for (int i = 0; i < 2; i++)
-        if (c->span[i].size && gr_copy_to_device(device, c->arena.base + c->at[i], c->span[i].base,
+        if (c->span[i].size && gr_copy_to_device(device, c->of[i].base, c->span[i].base,
                                                  c->span[i].size, stream, error) != GR_OK)
             return error->status;
     return gr_record_time(c->times, GR_AT_COPIED, stream, error);
@@ -37,8 +39,8 @@ static gr_status copy_in(copies *c, int device, gr_error *error)
 /* Returns the address in copy `i` that an address in its array corresponds to. */
 static void *copied(const copies *c, int i, const void *address)
 {
-    const char *base = c->span[i].base;
-    return address ? c->arena.base + c->at[i] + ((const char *)address - base) : NULL;
+    char *base = c->of[i].base;
+    return address && base ? base + ((const char *)address - (const char *)c->span[i].base) : NULL;
 }
 
 /* Copies the sums back unless something failed, and frees the copies. */
@@ -48,13 +50,14 @@ static gr_status copy_out(copies *c, bool has_sums, gr_error *error)
     if (error->status == GR_OK && !gr_interrupted()) {
         void *stream = gr_workspace_stream(c->workspace);
         if (has_sums && out->size)
-            TRY(cudaMemcpyAsync(out->base, c->arena.base + c->at[2], out->size,
-                                cudaMemcpyDeviceToHost, stream));
+            TRY(cudaMemcpyAsync(out->base, c->of[2].base, out->size, cudaMemcpyDeviceToHost,
+                                stream));
         if (gr_record_time(c->times, GR_AT_RETURNED, stream, error) == GR_OK)
             TRY(cudaStreamSynchronize(stream));
     }
 done:
-    gr_arena_close(&c->arena);
+    for (int i = 0; i < 3; i++)
+        gr_arena_close(&c->of[i]);
     if (c->workspace)
         gr_close_workspace(c->workspace, error->status == GR_OK && !gr_interrupted());
     return error->status;

@@ -1,15 +1,13 @@
 /* Sums of groups of elements by kernels: along axes, or by segment. Does not depend on Python. */
-#ifndef GPUREDUCE_ENGINE_GROUPS_H
-#define GPUREDUCE_ENGINE_GROUPS_H
+#pragma once
 
 #include "engine/engine.h"
 #include "shared/axes.h"
 #include "shared/matrix.h"
 #include "shared/segment_sums.h"
+#include "shared/c_linkage.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+GR_C_BEGIN
 
 /* Whether ids are sorted. */
 typedef enum { GR_SORTED_UNKNOWN = -1, GR_NOT_SORTED, GR_SORTED } gr_sorted;
@@ -44,8 +42,8 @@ typedef struct {
     uint64_t rows, columns, segments;
     int check; /* wait for the sums, and report invalid ids and offsets */
 
-    /* A lesson's kernel, of kernels/keys (keys.h) or, for running sums, kernels/scan (scan.h).
-     * NULL: the kernels of segments/ and running/. */
+    /* A lesson's kernel, of kernels/keys or, for running sums, kernels/scan. NULL: the kernels of
+     * segments/ and running/. */
     const gr_strategy *kernel;
 } gr_groups_request;
 
@@ -83,6 +81,15 @@ gr_status gr_largest_id(const gr_index *ids, uint64_t count, int device, void *s
  */
 
 gr_status gr_run_running(const gr_groups_request *request, gr_launched *launched, gr_error *error);
+
+/* The request names a kernel of kernels/scan, or a user's. Its elements and entries are contiguous,
+ * and n > 0: the caller has checked that. */
+gr_status gr_launch_scan(const gr_groups_request *request, gr_launched *launched, gr_error *error);
+
+/* The request names a kernel of kernels/keys. Its values, ids and sums are contiguous, the ids are
+ * uint32, below `segments`, and sorted if the kernel needs that: the caller has checked them. */
+gr_status gr_launch_keys(const gr_groups_request *request, gr_groups_outcome *outcome,
+                         gr_error *error);
 gr_status gr_run_axis(const gr_groups_request *request, gr_launched *launched, gr_error *error);
 gr_status gr_run_segments(const gr_groups_request *request, gr_groups_outcome *outcome,
                           gr_error *error);
@@ -91,7 +98,4 @@ gr_status gr_run_segments(const gr_groups_request *request, gr_groups_outcome *o
 gr_status gr_launch_segments(const gr_groups_request *request, gr_groups_outcome *outcome,
                              gr_error *error);
 
-#ifdef __cplusplus
-}
-#endif
-#endif
+GR_C_END

@@ -1,6 +1,5 @@
 /* Shared by the files of the engine only. */
-#ifndef GPUREDUCE_ENGINE_INTERNAL_H
-#define GPUREDUCE_ENGINE_INTERNAL_H
+#pragma once
 
 #include "backend/backend.h"
 #include "engine/compiled_kernels.h"
@@ -22,6 +21,14 @@ gr_status gr_wake(int device, double *init_ms, gr_error *error);
 
 /* Returns the facts of a device. gr_wake() must have been called for it. */
 const gr_facts *gr_facts_of(int device);
+
+enum { GR_DEFAULT_BLOCK = 256 };
+
+/* The blocks whose threads fill a device that has 2048 per multiprocessor. */
+static inline unsigned gr_blocks_to_fill(int device, unsigned block)
+{
+    return gr_facts_of(device)->sms * (2048 / block);
+}
 
 /* The size of a sum on the device: one accumulator, or the words of an exact sum. */
 size_t gr_result_bytes(const gr_request *request);
@@ -116,5 +123,3 @@ static inline int gr_has_initial(const gr_sums *sums)
 {
     return sums->initial[0].f64 != 0 || sums->initial[1].f64 != 0;
 }
-
-#endif

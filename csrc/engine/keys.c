@@ -1,9 +1,9 @@
-#include "engine/keys.h"
-
+/* Launches the lesson kernels that make sums by key: kernels/keys. */
+#include "engine/groups.h"
 #include "engine/internal.h"
 #include "engine/times.h"
 
-enum { BLOCK = 256, SM_THREADS = 2048 };
+enum { BLOCK = GR_DEFAULT_BLOCK };
 
 static size_t shared_bytes(const gr_groups_request *request)
 {
@@ -16,7 +16,7 @@ static gr_status launch(const gr_groups_request *request, gr_kernel *kernel, cha
 {
     unsigned traits = request->kernel->traits, keys = (unsigned)request->segments;
     size_t n = request->rows, grid = (n + BLOCK - 1) / BLOCK;
-    size_t full = gr_facts_of(request->device)->sms * (SM_THREADS / BLOCK);
+    size_t full = gr_blocks_to_fill(request->device, BLOCK);
     const void *in = request->values.base, *key = request->index.base;
     const void *out = request->out.base;
     uint64_t *word = (uint64_t *)(void *)memory;

@@ -4,12 +4,11 @@
 
 #include <stdio.h>
 
-enum { DEFAULT_BLOCK = 256 };
 static const size_t MAX_GRID = 0x7fffffff; /* CUDA's limit for gridDim.x */
 
 static unsigned block_of(const gr_request *request)
 {
-    return request->block ? request->block : DEFAULT_BLOCK;
+    return request->block ? request->block : GR_DEFAULT_BLOCK;
 }
 
 size_t gr_result_bytes(const gr_request *request)
@@ -221,16 +220,24 @@ static gr_status missing_kernel(const gr_request *request, gr_load load, gr_erro
 
 size_t gr_shared_bytes(const gr_strategy *strategy, gr_load load, gr_acc acc, unsigned block)
 {
-    size_t slot = gr_acc_size(acc);
-    unsigned warps = block / GR_WARP;
-    if (strategy->traits & CLUSTER && strategy->traits & ALONE)
-        return (warps + GR_LARGE_CLUSTER_BLOCKS) * slot;
-    return strategy->traits & SHARED_TWICE     ? block * slot * 2
-           : strategy->traits & SHARED_THREADS ? block * slot
-           : strategy->traits & SHARED_WARPS   ? warps * slot
-           : strategy->traits & RING           ? GR_RING_BYTES
-           : strategy->traits & DIGITS ? gr_exact_shared_words(load, block) * sizeof(gr_value)
-                                       : 0;
+    unsigned traits = strategy->traits, warps = block / GR_WARP;
+    unsigned slots = traits & SHARED_TWICE     ? 2 * block
+                     : traits & SHARED_THREADS ? block
+                     : traits & SHARED_WARPS   ? warps
+                                               : 0;
+    if (traits & RING)
+        return GR_RING_BYTES;
+    if (traits & DIGITS)
+        return gr_exact_shared_words(load, block) * sizeof(gr_value);
+    if (traits & CLUSTER && traits & ALONE)
+        slots = warps + GR_LARGE_CLUSTER_BLOCKS;
+    else if (strategy->kind ==
+             GR_KIND_SCAN) /* gaps between entries, or what scan_look_back keeps */
+        slots += 2 * warps + GR_WARP + 1;
+    else if (traits & SHARED_THREADS &&
+             traits & SHARED_WARPS) /* a user's scan may have more gaps */
+        slots += 4 * warps;
+    return slots * gr_acc_size(acc);
 }
 
 /* Returns the accumulator that the kernel is compiled for. */

@@ -1,6 +1,5 @@
 /* Launches running sums: kernels/running. */
 #include "engine/axis_plan.h"
-#include "engine/scan.h"
 #include "engine/times.h"
 #include "exact/device_layout.h"
 #include "shared/running.h"

@@ -23,7 +23,6 @@
 #include "engine/groups.h"
 
 #include "engine/axis_plan.h"
-#include "engine/keys.h"
 #include "engine/segment_launch.h"
 #include "engine/times.h"
 #include "exact/device_layout.h"
