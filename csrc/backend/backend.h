@@ -3,12 +3,11 @@
 #pragma once
 
 #include "shared/dtypes.h"
+#include "shared/c_linkage.h"
 
 #include <cuda_runtime_api.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+GR_C_BEGIN
 
 /* "cuda" or "emulator". */
 const char *gr_backend_name(void);
@@ -83,6 +82,4 @@ int gr_backend_traced(void);
 /* How many devices the emulator plays. Returns 0 if it cannot play so many. */
 int gr_backend_device_count(int count);
 
-#ifdef __cplusplus
-}
-#endif
+GR_C_END

@@ -5,10 +5,9 @@
 #include <stddef.h>
 
 #include "shared/sizes.h"
+#include "shared/c_linkage.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+GR_C_BEGIN
 
 typedef enum { GR_OK, GR_BAD_VALUE, GR_BAD_DTYPE, GR_NO_MEMORY, GR_CUDA_ERROR } gr_status;
 
@@ -34,6 +33,4 @@ gr_status gr_fail_cuda(gr_error *error, cudaError_t code, const char *call, cons
         }                                                                                          \
     } while (0)
 
-#ifdef __cplusplus
-}
-#endif
+GR_C_END

@@ -13,6 +13,8 @@
  * only raise the flag needlessly. */
 #pragma once
 
+#include "shared/c_linkage.h"
+
 #include <stdbool.h>
 
 #if defined(__x86_64__)
@@ -23,9 +25,7 @@
 #include <fenv.h>
 #endif
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+GR_C_BEGIN
 
 /* Whether additions round to nearest and keep subnormals, and, on x86-64 and AArch64, raise no
  * trap. Other code in the process may have changed the mode (-ffast-math libraries do). */
@@ -199,6 +199,4 @@ static inline void gr_lower_inexact(void) {}
 static inline void gr_raise_inexact(void) {}
 #endif
 
-#ifdef __cplusplus
-}
-#endif
+GR_C_END

@@ -1,6 +1,5 @@
 /* The form of an array that is added up along axes. For the files of the engine only. */
-#ifndef GPUREDUCE_ENGINE_AXIS_FORM_H
-#define GPUREDUCE_ENGINE_AXIS_FORM_H
+#pragma once
 
 #include "engine/groups.h"
 #include "engine/internal.h"
@@ -38,5 +37,3 @@ gr_status gr_axis_describe_layout(const gr_groups_request *request, const gr_axe
                                   gr_layout *layout, gr_error *error);
 
 bool gr_acc_is_proven(gr_acc acc);
-
-#endif

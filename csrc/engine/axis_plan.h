@@ -1,6 +1,5 @@
 /* Plans the launch of a sum along axes. For the files of the engine only. */
-#ifndef GPUREDUCE_ENGINE_AXIS_PLAN_H
-#define GPUREDUCE_ENGINE_AXIS_PLAN_H
+#pragma once
 
 #include "engine/axis_form.h"
 
@@ -51,5 +50,3 @@ gr_status gr_launch_axis(gr_axis_plan *plan, void *partial, uint64_t *words, gr_
 
 /* The size of an accumulator on the device. */
 size_t gr_axis_acc_size(gr_acc acc);
-
-#endif

@@ -3,12 +3,11 @@
 #define GPUREDUCE_COMPILED_KERNELS_H
 
 #include "shared/dtypes.h"
+#include "shared/c_linkage.h"
 
 #include <stdbool.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+GR_C_BEGIN
 
 /* One compiled kernel. `block` is the block size that it was compiled for, or 0 for any. */
 typedef struct {
@@ -45,7 +44,5 @@ bool gr_has_kernels(int strategy);
 /* Returns the kernel for a pair and a block size, or NULL. */
 gr_kernel *gr_find_kernel(int strategy, gr_load load, gr_acc acc, unsigned block);
 
-#ifdef __cplusplus
-}
-#endif
+GR_C_END
 #endif

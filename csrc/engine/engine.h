@@ -1,16 +1,14 @@
 /* The engine: sums an array with the strategy of a given number. Does not depend on Python. */
-#ifndef GPUREDUCE_ENGINE_H
-#define GPUREDUCE_ENGINE_H
+#pragma once
 
 #include "shared/elements.h"
 #include "shared/registry.h"
 #include "shared/samples.h"
 #include "backend/status.h"
 #include "exact/exact.h"
+#include "shared/c_linkage.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+GR_C_BEGIN
 
 /* How block sums become one number. */
 typedef enum { GR_FINISH_DEFAULT, GR_FINISH_HOST, GR_FINISH_RELAUNCH, GR_FINISH_SINGLE } gr_finish;
@@ -163,7 +161,4 @@ gr_status gr_device_at(int index, gr_device *device, gr_error *error);
 /* Versions in CUDA's numbering, 13000 for 13.0. *driver is 0 without a driver. */
 void gr_versions(int *runtime, int *driver);
 
-#ifdef __cplusplus
-}
-#endif
-#endif
+GR_C_END

@@ -1,6 +1,5 @@
 /* Launches that reduce elements on the device to one or a few values. */
-#ifndef GPUREDUCE_LAUNCH_H
-#define GPUREDUCE_LAUNCH_H
+#pragma once
 
 #include "engine/workspace.h"
 
@@ -27,5 +26,3 @@ void gr_shape_exact(gr_request *request);
 
 /* Sets strategy, block and grid of a request for `fast`. */
 void gr_choose(gr_request *request);
-
-#endif

@@ -1,12 +1,10 @@
 /* Single launches of a sum on zeros, for counting a kernel's operations. */
-#ifndef GPUREDUCE_PASS_H
-#define GPUREDUCE_PASS_H
+#pragma once
 
 #include "engine/groups.h"
+#include "shared/c_linkage.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+GR_C_BEGIN
 
 typedef struct {
     unsigned block, grid;
@@ -44,7 +42,4 @@ gr_status gr_run_axis_pass(gr_groups_request *request, const size_t shape[2], in
                            int (*prepare)(void *context, const gr_arrivals *arrivals),
                            void *context, gr_launched *launched, gr_error *error);
 
-#ifdef __cplusplus
-}
-#endif
-#endif
+GR_C_END

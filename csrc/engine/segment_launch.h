@@ -1,7 +1,6 @@
 /* Launches of the kernels of sums by segment, and their checks of ids and offsets. For the files of
  * the engine only. */
-#ifndef GPUREDUCE_ENGINE_SEGMENT_LAUNCH_H
-#define GPUREDUCE_ENGINE_SEGMENT_LAUNCH_H
+#pragma once
 
 #include "engine/internal.h"
 #include "engine/groups.h"
@@ -73,5 +72,3 @@ gr_status gr_report_index(const gr_segment_run *r, const gr_segment_state *state
 /* Checks ids or offsets if there are no sums: with `check`, as gr_launch_segments() does. */
 gr_status gr_check_index(const gr_groups_request *request, gr_groups_outcome *outcome,
                          gr_error *error);
-
-#endif

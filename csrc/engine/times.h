@@ -1,6 +1,5 @@
 /* Records the CUDA events of a timed sum. engine.h explains how they are read. */
-#ifndef GPUREDUCE_TIMES_H
-#define GPUREDUCE_TIMES_H
+#pragma once
 
 #include "engine/internal.h"
 
@@ -16,5 +15,3 @@ gr_status gr_begin_piece(gr_times *times, gr_error *error);
 
 /* Destroys the events that are kept for later sums. */
 void gr_release_times(void);
-
-#endif

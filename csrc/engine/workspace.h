@@ -1,7 +1,6 @@
 /* A call's resources on a device apart from the data: a stream, scratch memory and a result slot.
  * Workspaces are kept for the next call. Each concurrent call has its own. */
-#ifndef GPUREDUCE_WORKSPACE_H
-#define GPUREDUCE_WORKSPACE_H
+#pragma once
 
 #include "exact/device_layout.h"
 #include "engine/internal.h"
@@ -52,5 +51,3 @@ size_t gr_kept_bytes(int device);
 
 /* Frees the workspace's buffers of more bytes on the device. */
 void gr_shrink(gr_workspace *workspace, size_t most);
-
-#endif

@@ -5,8 +5,7 @@
  * addition raised the inexact flag. Otherwise, and for float64, each sum is kept in three float64
  * numbers that prove their own rounding (proven.h). The few that cannot be proven are added up
  * again in accumulators (exact.h). */
-#ifndef GPUREDUCE_AXIS_EXACT_H
-#define GPUREDUCE_AXIS_EXACT_H
+#pragma once
 
 #include "shared/axes.h"
 
@@ -27,5 +26,3 @@ const gr_axes *gr_factors_of(const gr_axes *axes, gr_axes *room);
 /* Adds up terms, and stores unrounded sums: each number `part_step` bytes after the one before.
  * Elements have one component. `room` is overwritten; it may be NULL if there are no products. */
 bool gr_exact_unrounded_axes(gr_axes *axes, gr_axes *room, int threads);
-
-#endif

@@ -1,6 +1,5 @@
 /* What the files for correctly rounded sums along axes share. */
-#ifndef GPUREDUCE_AXIS_EXACT_JOB_H
-#define GPUREDUCE_AXIS_EXACT_JOB_H
+#pragma once
 
 #include "cpu/axis_job.h"
 #include "cpu/kernels.h"
@@ -85,5 +84,3 @@ void gr_exact_fold(const gr_axis_job *job, gr_columns *sums, size_t width);
 void gr_exact_store(const gr_axis_job *job, gr_columns *sums, size_t first, const gr_axis_run *run);
 bool gr_exact_assume(const gr_axis_job *job, gr_columns *sums);
 bool gr_exact_assumed_rightly(const gr_axis_job *job, const gr_columns *sums);
-
-#endif

@@ -1,7 +1,6 @@
 /* The layout of strategy `exact` in shared memory and of its results for the host. Shared by the
  * engine and the kernel. */
-#ifndef GPUREDUCE_EXACT_LAYOUT_H
-#define GPUREDUCE_EXACT_LAYOUT_H
+#pragma once
 
 #include "exact/exact.h"
 
@@ -37,5 +36,3 @@ static inline size_t gr_exact_shared_words(gr_load load, unsigned block)
     default: return GR_EXACT_HEADER_WORDS + (size_t)GR_EXACT_COLUMN * block;
     }
 }
-
-#endif

@@ -19,19 +19,17 @@
  *
  * The result does not depend on the processor, on the number of threads, on the rounding mode or on
  * whether the processor flushes subnormals to zero. */
-#ifndef GPUREDUCE_EXACT_H
-#define GPUREDUCE_EXACT_H
+#pragma once
 
 #include "shared/axes.h"
 #include "shared/dtypes.h"
+#include "shared/c_linkage.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+GR_C_BEGIN
 
 enum {
     /* The largest float64 is below 2^1024, that is 2^2098 units; 2^63 of them are below 2^2161. 68
@@ -173,8 +171,4 @@ bool gr_exact_component_to_words(const gr_exact *acc, int component, int64_t *wo
 gr_words_error gr_exact_from_words(const int64_t *words, int components, gr_exact acc[2],
                                    gr_load *load);
 
-#ifdef __cplusplus
-}
-#endif
-
-#endif
+GR_C_END

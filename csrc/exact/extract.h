@@ -51,8 +51,7 @@
  * A call takes at most 2^15 elements. Bins are read, and their units added up in int64, after 2^5
  * rows or more, except for two reads per call. So at most 2^10 bins and two rows of at most 2^6
  * bins are read; with at most 2^51 units each, they come to less than 2^62. */
-#ifndef GPUREDUCE_EXTRACT_H
-#define GPUREDUCE_EXTRACT_H
+#pragma once
 
 #include "exact/scatter.h"
 
@@ -111,5 +110,3 @@ extern const gr_extract_kernels gr_extract_avx512_halves;
 
 /* Returns the table for the instruction set in use. */
 const gr_extract_kernels *gr_extract_best(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* Results that are made of exact sums, and rounded once: quotients of sums, variances, and their
  * roots. */
-#ifndef GPUREDUCE_EXACT_FINISH_H
-#define GPUREDUCE_EXACT_FINISH_H
+#pragma once
 
 #include "shared/axes.h"
 
@@ -74,5 +73,3 @@ bool gr_finish_groups(const gr_finish_how *how, gr_finish_planes from, bool one_
  * these. */
 size_t gr_finish_sums_of(const gr_finish_how *how, gr_finish_planes planes, size_t groups,
                          unsigned char *out, unsigned char *unknown);
-
-#endif

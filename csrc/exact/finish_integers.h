@@ -1,6 +1,5 @@
 /* Finishes sums in integers, one group at a time: slow, but always right. */
-#ifndef GPUREDUCE_FINISH_INTEGERS_H
-#define GPUREDUCE_FINISH_INTEGERS_H
+#pragma once
 
 #include "exact/finish.h"
 #include "exact/products.h"
@@ -13,5 +12,3 @@ typedef struct {
 
 /* Rounds the result once and stores it. */
 void gr_finish_in_integers(const gr_finish_how *how, gr_finish_sums *of, unsigned char *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* The four float formats. Adds an element of any of them as an integer times a power of two. */
-#ifndef GPUREDUCE_EXACT_FORMAT_H
-#define GPUREDUCE_EXACT_FORMAT_H
+#pragma once
 
 #include "exact/exact.h"
 #include "shared/host_device.h"
@@ -87,5 +86,3 @@ static inline void gr_add_element(gr_exact *acc, uint64_t bits, gr_format format
     bool negative = bits >> (format.fraction + format.exponent) & 1;
     gr_exact_add_scaled(acc, negative ? -mantissa : mantissa, exponent + format.unit);
 }
-
-#endif

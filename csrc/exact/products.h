@@ -1,6 +1,5 @@
 /* Exact sums of products of two floats of one type. */
-#ifndef GPUREDUCE_PRODUCTS_H
-#define GPUREDUCE_PRODUCTS_H
+#pragma once
 
 #include "exact/exact.h"
 #include "exact/format.h"
@@ -20,5 +19,3 @@ void gr_products_add(gr_products *sum, uint64_t x, uint64_t y, int sign, gr_form
 
 /* Adds x[i] y[i] of n finite numbers. */
 void gr_products_add_arrays(gr_products *sum, const double *x, const double *y, size_t n);
-
-#endif

@@ -14,8 +14,7 @@
  * If that interval lies within the numbers that round to one float, this float is the correctly
  * rounded sum. It nearly always does: two numbers hold more than a hundred bits. Where it does not,
  * the caller adds up the elements again, in an accumulator. Inf and nan are never proven. */
-#ifndef GPUREDUCE_PROVEN_H
-#define GPUREDUCE_PROVEN_H
+#pragma once
 
 #include "shared/host_device.h"
 
@@ -175,5 +174,3 @@ GR_HOST_DEVICE bool gr_proven3_finish(const gr_proven3 *of, double additions, in
     return gr_proven_round(high, low, tail, additions * 0x1p-52 * of->bound, fraction, unit,
                            rounded);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* The inner loops of sums that prove their rounding (proven.h): one table of functions per
  * instruction set, all compiled from proven_text.h. */
-#ifndef GPUREDUCE_PROVEN_KERNELS_H
-#define GPUREDUCE_PROVEN_KERNELS_H
+#pragma once
 
 #include "exact/finish.h"
 #include "exact/proven.h"
@@ -112,6 +111,4 @@ const gr_proven_kernels *gr_proven_best(void);
 extern const gr_proven_kernels gr_proven_baseline;
 #ifdef __x86_64__
 extern const gr_proven_kernels gr_proven_avx2, gr_proven_avx512;
-#endif
-
 #endif

@@ -1,6 +1,5 @@
 /* The sum of a range of elements on one thread. */
-#ifndef GPUREDUCE_RANGE_SUM_H
-#define GPUREDUCE_RANGE_SUM_H
+#pragma once
 
 #include "exact/exact.h"
 #include "exact/extract.h"
@@ -36,5 +35,3 @@ int gr_first_power(gr_load load, const unsigned char *in, size_t n);
  * sums[1], which may be the same accumulator. `power` is for the first bins. */
 void gr_add_range(gr_load load, int power, const unsigned char *in, size_t n, gr_bin_sums *kept,
                   gr_exact *const sums[2]);
-
-#endif

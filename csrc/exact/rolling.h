@@ -1,6 +1,5 @@
 /* Sums, means and variances of windows of rows, each rounded once. */
-#ifndef GPUREDUCE_ROLLING_H
-#define GPUREDUCE_ROLLING_H
+#pragma once
 
 #include "exact/finish.h"
 
@@ -21,5 +20,3 @@ typedef struct {
 /* Uses gr_thread_count() threads at most. Returns false if there is too little memory. After an
  * interruption (threads/interrupts.h) the results are invalid. */
 bool gr_rolling_results(const gr_rolling *of);
-
-#endif

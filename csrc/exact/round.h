@@ -1,6 +1,5 @@
 /* Rounds the digits of an exact sum to a float: the only rounding of such a sum. */
-#ifndef GPUREDUCE_EXACT_ROUND_H
-#define GPUREDUCE_EXACT_ROUND_H
+#pragma once
 
 #include "exact/exact.h"
 #include "exact/format.h"
@@ -125,5 +124,3 @@ GR_HOST_DEVICE uint64_t gr_round_normalized(const gr_exact *normal, gr_load targ
     gr_format format = gr_format_of(target);
     return normal->flags ? gr_round_flags(normal->flags, format) : gr_round_finite(normal, format);
 }
-
-#endif

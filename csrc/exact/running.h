@@ -1,6 +1,5 @@
 /* Running sums: entry i is the sum of the elements 0 to i, rounded once. */
-#ifndef GPUREDUCE_RUNNING_H
-#define GPUREDUCE_RUNNING_H
+#pragma once
 
 #include "exact/exact.h"
 #include "shared/axes.h"
@@ -24,5 +23,3 @@ typedef struct {
 /* Uses at most `threads` threads, or gr_thread_count() if `threads` <= 0. Returns false if there is
  * too little memory. After an interruption (threads/interrupts.h) the sums are invalid. */
 bool gr_running_sums(const gr_running *of, int threads);
-
-#endif

@@ -21,8 +21,7 @@
  * There are several tables of each kind, so that adding an element need not wait until the one
  * before is stored. Element i goes to table i modulo the number of tables. So for complex numbers,
  * the even tables hold the real parts. */
-#ifndef GPUREDUCE_EXACT_SCATTER_H
-#define GPUREDUCE_EXACT_SCATTER_H
+#pragma once
 
 #include "exact/exact.h"
 
@@ -69,5 +68,3 @@ void gr_scatter_add(gr_scatter *scatter, const void *data, size_t n, gr_load loa
 
 /* Moves everything to the sums. */
 void gr_scatter_empty(gr_scatter *scatter, gr_load load, gr_exact *const sums[2]);
-
-#endif

@@ -11,8 +11,7 @@
  *
  * Before 1.0.0, words 0 and 1 were 1 and 256 + 16 * components + the element type's number. Sums of
  * such arrays are still read. If their types differ, that may go unnoticed. */
-#ifndef GPUREDUCE_EXACT_WORDS_H
-#define GPUREDUCE_EXACT_WORDS_H
+#pragma once
 
 #include "exact/exact.h"
 #include "exact/format.h"
@@ -65,5 +64,3 @@ GR_HOST_DEVICE void gr_write_words_flags(int64_t *words, uint32_t flags)
     for (int bit = 0; bit < GR_WORDS_FLAGS; bit++)
         words[bit] = flags >> bit & 1;
 }
-
-#endif

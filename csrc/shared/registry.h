@@ -2,9 +2,9 @@
 #ifndef GPUREDUCE_REGISTRY_H
 #define GPUREDUCE_REGISTRY_H
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+#include "shared/c_linkage.h"
+
+GR_C_BEGIN
 
 /* The properties of a strategy that the engine needs to launch it. */
 #define GR_TRAITS(X)                                                                               \
@@ -118,7 +118,5 @@ enum { GR_MAX_ADDED_STRATEGIES = 1024 };
 int gr_add_strategy(const gr_strategy *strategy);
 int gr_is_added_strategy(int index);
 
-#ifdef __cplusplus
-}
-#endif
+GR_C_END
 #endif

@@ -19,9 +19,9 @@
  * The traced build watches the launches of one host thread, and runs them on that thread alone. */
 #pragma once
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+#include "shared/c_linkage.h"
+
+GR_C_BEGIN
 
 /* Starts to watch the calling thread's launches. Returns 0 if out of memory. */
 int gr_watch_start(void);
@@ -29,6 +29,4 @@ int gr_watch_start(void);
 /* Stops. Returns the results as JSON, to be freed by the caller, or NULL if out of memory. */
 char *gr_watch_stop(void);
 
-#ifdef __cplusplus
-}
-#endif
+GR_C_END

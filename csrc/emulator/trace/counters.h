@@ -7,13 +7,12 @@
 #pragma once
 
 #include "engine/pass.h"
+#include "shared/c_linkage.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+GR_C_BEGIN
 
 /* The counters, in output order. Instructions are warp instructions; one counts if at least one
  * lane is active. */
@@ -140,6 +139,4 @@ size_t gr_recorded_lanes(const gr_recorder *recorder, unsigned barrier, unsigned
 unsigned gr_shared_wavefronts(const uint32_t offset[32], uint32_t mask, unsigned size, int store,
                               unsigned *ideal);
 
-#ifdef __cplusplus
-}
-#endif
+GR_C_END

@@ -1,9 +1,9 @@
 /* Maps code addresses in kernels to source lines, using the line table of the kernel's library. */
 #pragma once
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+#include "shared/c_linkage.h"
+
+GR_C_BEGIN
 
 /* Finds the source line of the call that returns to `place`. `*file` is the compiler's path without
  * a leading "./"; it is never freed, and a file always has the same pointer. Returns false if the
@@ -18,6 +18,4 @@ static inline bool gr_line_of(const void *, const char **, int *)
 }
 #endif
 
-#ifdef __cplusplus
-}
-#endif
+GR_C_END

@@ -4,10 +4,9 @@
 
 #include "emulator/runtime/named_memory.h"
 #include "emulator/trace/counters.h"
+#include "shared/c_linkage.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+GR_C_BEGIN
 
 /* What a step is. Collectives and barriers follow in the order of Lane::waits. */
 enum {
@@ -56,6 +55,4 @@ void gr_recorded_place(const gr_recorder *recorder, size_t place, const char **f
 /* The name of a step's operation in CUDA, or of its kind. */
 const char *gr_step_name(unsigned kind);
 
-#ifdef __cplusplus
-}
-#endif
+GR_C_END

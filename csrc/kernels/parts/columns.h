@@ -1,6 +1,5 @@
 /* Sums of a few neighbouring columns by one thread. */
-#ifndef GPUREDUCE_KERNEL_COLUMNS_H
-#define GPUREDUCE_KERNEL_COLUMNS_H
+#pragma once
 
 #include "matrix.h"
 
@@ -302,5 +301,3 @@ __device__ __forceinline__ bool copy_row(const Matrix<In> &in, const Sums<Acc> &
         return true;
     }
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* View of an array of any strides and any element type: `in[i]` is the i-th element in the order of
  * its dimensions, converted to Acc. It costs a division per dimension and element, so contiguous
  * arrays are passed as plain pointers instead. */
-#ifndef GPUREDUCE_KERNEL_ELEMENTS_H
-#define GPUREDUCE_KERNEL_ELEMENTS_H
+#pragma once
 
 #include "common.h"
 #include "shared/elements.h"
@@ -81,5 +80,3 @@ template <typename Acc> struct Packed<Elements<Acc>> {
         return words;
     }
 };
-
-#endif

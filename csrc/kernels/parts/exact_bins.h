@@ -14,8 +14,7 @@
  * whichever bins they access. The length of a bin's row is a power of two, so that an element's
  * exponent, shifted and masked, is the offset of its row. As integers, the bins b of 2^10 threads
  * add up to at most 2^61. */
-#ifndef GPUREDUCE_EXACT_BINS_H
-#define GPUREDUCE_EXACT_BINS_H
+#pragma once
 
 #include "exact_deposits.h"
 
@@ -336,5 +335,3 @@ template <> struct Deposit<__half> {
         return spread(lane == 0 ? total : 0, position % 32);
     }
 };
-
-#endif

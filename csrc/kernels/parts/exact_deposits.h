@@ -11,8 +11,7 @@
  * flights, and `clear` then empties the bins. Urgent sums go directly to the block's words. All
  * sums lie in the `words` words from first_word on. Threads with several flights may `prepare`
  * before the first. */
-#ifndef GPUREDUCE_EXACT_DEPOSITS_H
-#define GPUREDUCE_EXACT_DEPOSITS_H
+#pragma once
 
 #include "exact/device_layout.h"
 #include "exact_rounding.h"
@@ -216,5 +215,3 @@ __device__ __forceinline__ void finish_digits(Deposits &deposit, unsigned long l
 
 #include "exact_bins.h"
 #include "exact_extract.h"
-
-#endif

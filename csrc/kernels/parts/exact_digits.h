@@ -1,6 +1,5 @@
 /* Stores exact sums as words that anybody can add (exact/words.h), in place of rounded ones. */
-#ifndef GPUREDUCE_KERNEL_EXACT_DIGITS_H
-#define GPUREDUCE_KERNEL_EXACT_DIGITS_H
+#pragma once
 
 #include "exact/words.h"
 
@@ -22,5 +21,3 @@ __device__ __forceinline__ int64_t *store_head(void *to, const DigitsHead &head,
     gr_write_words_flags(words, gr_normalized_flags(flags));
     return words + GR_WORDS_FLAGS;
 }
-
-#endif

@@ -12,8 +12,7 @@
  * deposited as integers: the digits of thread t are in column t of shared memory. So are flights
  * with elements too large for any k. If most elements would leave a rest, a warp deposits integers
  * for a while without trying the bins. */
-#ifndef GPUREDUCE_EXACT_EXTRACT_H
-#define GPUREDUCE_EXACT_EXTRACT_H
+#pragma once
 
 #include "exact_deposits.h"
 
@@ -437,5 +436,3 @@ template <> struct Deposit<double> {
             gathering()->is_used = 1;
     }
 };
-
-#endif

@@ -14,8 +14,7 @@
  * once. Bits above and below these digits are cut off.
  *
  * The unit of the topmost digits is too large for 2^52 of them. Their levels take 2^-128 x. */
-#ifndef GPUREDUCE_KERNEL_EXACT_LEVELS_H
-#define GPUREDUCE_KERNEL_EXACT_LEVELS_H
+#pragma once
 
 #include "exact/device_layout.h"
 #include "exact_digits.h"
@@ -365,5 +364,3 @@ struct NextTask {
         return false;
     }
 };
-
-#endif

@@ -1,6 +1,5 @@
 /* Rounds exact sums, which are given digit by digit: the only rounding of such a sum. */
-#ifndef GPUREDUCE_KERNEL_EXACT_ROUNDING_H
-#define GPUREDUCE_KERNEL_EXACT_ROUNDING_H
+#pragma once
 
 #include "common.h"
 #include "exact/exact.h"
@@ -99,5 +98,3 @@ struct HighestDigits {
         return round_total(4 * total + rest, 32 * (at - 2) + GR_EXACT_UNIT - 2, format);
     }
 };
-
-#endif

@@ -1,6 +1,5 @@
 /* What is made of the terms of a group, in integers: kernels/segments/exact_terms.cu. */
-#ifndef GPUREDUCE_KERNEL_EXACT_TERMS_H
-#define GPUREDUCE_KERNEL_EXACT_TERMS_H
+#pragma once
 
 #include "exact_levels.h"
 #include "matrix.h"
@@ -120,5 +119,3 @@ DEVICE_FUNCTION void finish_group(void *to, const gr_sums &of, gr_term term, gr_
                                          products_first ? 1 : GR_PRODUCTS_PARTS);
     store_bits(to, finish_in_integers(&how, room), of.bytes);
 }
-
-#endif

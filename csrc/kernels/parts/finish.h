@@ -1,7 +1,6 @@
 /* Results that are made of sums which prove their rounding: the arithmetic of the processors, for
  * one number at a time. */
-#ifndef GPUREDUCE_KERNEL_FINISH_H
-#define GPUREDUCE_KERNEL_FINISH_H
+#pragma once
 
 #include "accumulate.h"
 #include "exact/finish.h"
@@ -173,5 +172,3 @@ DEVICE_FUNCTION bool finish_made(const gr_made how, const approximate first,
     return gr_proven_round(high, value.low.value, 0, value.error.value, format.fraction,
                            format.unit, rounded);
 }
-
-#endif

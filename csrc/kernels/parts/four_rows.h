@@ -1,6 +1,5 @@
 /* Exact sums of four short rows by a warp. */
-#ifndef GPUREDUCE_KERNEL_FOUR_ROWS_H
-#define GPUREDUCE_KERNEL_FOUR_ROWS_H
+#pragma once
 
 #include "matrix.h"
 
@@ -51,5 +50,3 @@ __device__ __forceinline__ bool add_four(const Matrix<In> &in, const Sums<Acc> &
     out.put_again_by_warp(!is_done, r + mine, 1, [&](size_t k) { return in.terms_of(k); });
     return true;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Elements of arrays with any dimensions, steps and types. */
-#ifndef GPUREDUCE_KERNEL_LAYOUT_H
-#define GPUREDUCE_KERNEL_LAYOUT_H
+#pragma once
 
 #include "accumulate.h"
 #include "elements.h"
@@ -149,5 +148,3 @@ __device__ __forceinline__ void each_term(const gr_layout &of, const Place &firs
         use(x, y);
     }
 }
-
-#endif

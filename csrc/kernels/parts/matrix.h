@@ -1,6 +1,5 @@
 /* Arrays as rows and columns, and the places of their sums. */
-#ifndef GPUREDUCE_KERNEL_MATRIX_H
-#define GPUREDUCE_KERNEL_MATRIX_H
+#pragma once
 
 #include "exact_levels.h"
 #include "finish.h"
@@ -443,5 +442,3 @@ template <typename Acc> struct Sums {
         }
     }
 };
-
-#endif

@@ -1,7 +1,6 @@
 /* Running sums: the lines that they run along, and sums of neighbours that blocks tell each other.
  */
-#ifndef GPUREDUCE_KERNEL_RUNNING_H
-#define GPUREDUCE_KERNEL_RUNNING_H
+#pragma once
 
 #include "matrix.h"
 #include "shared/running.h"
@@ -131,5 +130,3 @@ __device__ __forceinline__ bool begins_within(const gr_running_lines &of, size_t
 {
     return until_next(of, first) < end - first;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Running sums in digits of 32 bits, where nothing is rounded but an entry. */
-#ifndef GPUREDUCE_KERNEL_RUNNING_DIGITS_H
-#define GPUREDUCE_KERNEL_RUNNING_DIGITS_H
+#pragma once
 
 #include "running.h"
 
@@ -126,5 +125,3 @@ __device__ __forceinline__ bool is_again(const gr_running_lines &of,
             return true;
     return false;
 }
-
-#endif

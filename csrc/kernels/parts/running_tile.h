@@ -1,6 +1,5 @@
 /* Tiles of running sums: their elements and entries, and the sums before them. */
-#ifndef GPUREDUCE_KERNEL_RUNNING_TILE_H
-#define GPUREDUCE_KERNEL_RUNNING_TILE_H
+#pragma once
 
 #include "running.h"
 
@@ -403,5 +402,3 @@ template <typename In, typename Acc> struct RunningTile {
         __syncthreads();
     }
 };
-
-#endif

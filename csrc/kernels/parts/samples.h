@@ -1,7 +1,6 @@
 /* View of the samples of a function: `in[i]` computes sample i. A single launch maps and reduces,
  * without an array in between. */
-#ifndef GPUREDUCE_KERNEL_SAMPLES_H
-#define GPUREDUCE_KERNEL_SAMPLES_H
+#pragma once
 
 #include "common.h"
 #define GR_SAMPLING DEVICE_FUNCTION
@@ -53,5 +52,3 @@ template <typename Acc> struct Packed<Samples<Acc>> {
         return pack;
     }
 };
-
-#endif

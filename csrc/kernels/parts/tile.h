@@ -1,6 +1,5 @@
 /* A tile: neighbouring rows in shared memory, of which each lane adds up some. */
-#ifndef GPUREDUCE_KERNEL_TILE_H
-#define GPUREDUCE_KERNEL_TILE_H
+#pragma once
 
 #include "matrix.h"
 
@@ -43,5 +42,3 @@ __device__ __forceinline__ void add_tile_row(Sum &sum, Sizes<In, of_squares> &si
     for (unsigned b = begin; b < end; b += sizeof(In))
         add_short<Acc>(sum, sizes, *reinterpret_cast<const In *>(tile + tile_offset<In>(b)));
 }
-
-#endif
