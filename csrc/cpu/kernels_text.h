@@ -118,25 +118,15 @@ INLINE gr_pair sum_floats(const unsigned char *in, size_t n, size_t size, load_p
     return gr_tree_total(&tree);
 }
 
-static gr_pair sum_f16(const void *data, size_t n)
-{
-    return sum_floats(data, n, 2, load_f16, IN_ORDER);
-}
-
-static gr_pair sum_bf16(const void *data, size_t n)
-{
-    return sum_floats(data, n, 2, load_bf16, PAIRED);
-}
-
-static gr_pair sum_f32(const void *data, size_t n)
-{
-    return sum_floats(data, n, 4, load_f32, IN_ORDER);
-}
-
-static gr_pair sum_f64(const void *data, size_t n)
-{
-    return sum_floats(data, n, 8, load_f64, IN_ORDER);
-}
+#define SUM_FLOATS(type, size, order)                                                              \
+    static gr_pair sum_##type(const void *data, size_t n)                                          \
+    {                                                                                              \
+        return sum_floats(data, n, size, load_##type, order);                                      \
+    }
+SUM_FLOATS(f16, 2, IN_ORDER)
+SUM_FLOATS(bf16, 2, PAIRED)
+SUM_FLOATS(f32, 4, IN_ORDER)
+SUM_FLOATS(f64, 8, IN_ORDER)
 
 /* Takes two integers of `bits` bits per lane of twice the width, and adds them within their lane.
  */
@@ -215,25 +205,15 @@ INLINE uint64_t sum_integers(const unsigned char *in, size_t bytes, int bits, ui
     return sum;
 }
 
-static uint64_t sum_bits8(const void *data, size_t bytes, uint64_t flip)
-{
-    return sum_integers(data, bytes, 8, flip, fetching_gains());
-}
-
-static uint64_t sum_bits16(const void *data, size_t bytes, uint64_t flip)
-{
-    return sum_integers(data, bytes, 16, flip, fetching_gains());
-}
-
-static uint64_t sum_bits32(const void *data, size_t bytes, uint64_t flip)
-{
-    return sum_integers(data, bytes, 32, flip, fetching_gains());
-}
-
-static uint64_t sum_bits64(const void *data, size_t bytes, uint64_t flip)
-{
-    return sum_integers(data, bytes, 64, flip, fetching_gains());
-}
+#define SUM_BITS(bits)                                                                             \
+    static uint64_t sum_bits##bits(const void *data, size_t bytes, uint64_t flip)                  \
+    {                                                                                              \
+        return sum_integers(data, bytes, bits, flip, fetching_gains());                            \
+    }
+SUM_BITS(8)
+SUM_BITS(16)
+SUM_BITS(32)
+SUM_BITS(64)
 
 /* The compiler vectorizes these two loops. */
 static bool all_finite(const double *x, size_t n)

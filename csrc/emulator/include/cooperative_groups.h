@@ -6,6 +6,18 @@
 namespace cooperative_groups
 {
 
+/* Functions without arguments: of a type, and of an object. */
+#define GR_IS(type, name, value)                                                                   \
+    GR_UNTRACED static type name()                                                                 \
+    {                                                                                              \
+        return value;                                                                              \
+    }
+#define GR_HAS(type, name, value)                                                                  \
+    GR_UNTRACED type name() const                                                                  \
+    {                                                                                              \
+        return value;                                                                              \
+    }
+
 class thread_block
 {
   public:
@@ -13,36 +25,24 @@ class thread_block
     {
         gr_block_barrier(file, line);
     }
-    GR_UNTRACED static unsigned thread_rank()
-    {
-        return gr_thread_rank();
-    }
-    GR_UNTRACED static unsigned num_threads()
-    {
-        return blockDim.x * blockDim.y * blockDim.z;
-    }
-    GR_UNTRACED static unsigned size()
-    {
-        return num_threads();
-    }
-    GR_UNTRACED static dim3 group_index()
-    {
-        return blockIdx;
-    }
-    GR_UNTRACED static dim3 thread_index()
-    {
-        return threadIdx;
-    }
-    GR_UNTRACED static dim3 group_dim()
-    {
-        return blockDim;
-    }
+    GR_IS(unsigned, thread_rank, gr_thread_rank())
+    GR_IS(unsigned, num_threads, (blockDim.x * blockDim.y) * blockDim.z)
+    GR_IS(unsigned, size, num_threads())
+    GR_IS(dim3, group_index, blockIdx)
+    GR_IS(dim3, thread_index, threadIdx)
+    GR_IS(dim3, group_dim, blockDim)
 };
 
 GR_INTRINSIC thread_block this_thread_block()
 {
     return thread_block();
 }
+
+#define GR_TILE_SHUFFLE(name, type, op)                                                            \
+    template <typename T> GR_UNTRACED T name(T value, type lane, GR_SITE) const                    \
+    {                                                                                              \
+        return gr_shuffle(op, mask(), value, (int)lane, Size, file, line);                         \
+    }
 
 /* A tile: `Size` adjacent lanes of a warp. `Parent` is the type of the group that it was cut from,
  * and has no effect here. */
@@ -59,54 +59,24 @@ template <unsigned Size, typename Parent = void> class thread_block_tile
   public:
     /* The mask of the tile's lanes, as the warp intrinsics take it. Not part of CUDA; for reduce()
      * only. */
-    GR_UNTRACED static unsigned mask()
-    {
-        return (0xffffffffu >> (32 - Size)) << (lane() & ~(Size - 1));
-    }
+    GR_IS(unsigned, mask, (0xffffffffu >> (32 - Size)) << (lane() & ~(Size - 1)))
     thread_block_tile() = default;
     template <typename Other> GR_UNTRACED thread_block_tile(const thread_block_tile<Size, Other> &)
     {
     }
-    GR_UNTRACED static unsigned thread_rank()
-    {
-        return gr_thread_rank() & (Size - 1);
-    }
-    GR_UNTRACED static constexpr unsigned num_threads()
-    {
-        return Size;
-    }
-    GR_UNTRACED static constexpr unsigned size()
-    {
-        return Size;
-    }
-    GR_UNTRACED static unsigned meta_group_rank()
-    {
-        return gr_thread_rank() / Size;
-    }
-    GR_UNTRACED static unsigned meta_group_size()
-    {
-        return (thread_block::num_threads() + Size - 1) / Size;
-    }
+    GR_IS(unsigned, thread_rank, gr_thread_rank() & (Size - 1))
+    GR_IS(constexpr unsigned, num_threads, Size)
+    GR_IS(constexpr unsigned, size, Size)
+    GR_IS(unsigned, meta_group_rank, gr_thread_rank() / Size)
+    GR_IS(unsigned, meta_group_size, (thread_block::num_threads() + Size - 1) / Size)
     GR_UNTRACED static void sync(GR_SITE)
     {
         gr_warp_collective(GR_SYNCWARP, mask(), 0, 0, 32, file, line);
     }
-    template <typename T> GR_UNTRACED T shfl(T value, int rank, GR_SITE) const
-    {
-        return gr_shuffle(GR_SHUFFLE_INDEX, mask(), value, rank, Size, file, line);
-    }
-    template <typename T> GR_UNTRACED T shfl_up(T value, unsigned delta, GR_SITE) const
-    {
-        return gr_shuffle(GR_SHUFFLE_UP, mask(), value, (int)delta, Size, file, line);
-    }
-    template <typename T> GR_UNTRACED T shfl_down(T value, unsigned delta, GR_SITE) const
-    {
-        return gr_shuffle(GR_SHUFFLE_DOWN, mask(), value, (int)delta, Size, file, line);
-    }
-    template <typename T> GR_UNTRACED T shfl_xor(T value, unsigned lane_mask, GR_SITE) const
-    {
-        return gr_shuffle(GR_SHUFFLE_XOR, mask(), value, (int)lane_mask, Size, file, line);
-    }
+    GR_TILE_SHUFFLE(shfl, int, GR_SHUFFLE_INDEX)
+    GR_TILE_SHUFFLE(shfl_up, unsigned, GR_SHUFFLE_UP)
+    GR_TILE_SHUFFLE(shfl_down, unsigned, GR_SHUFFLE_DOWN)
+    GR_TILE_SHUFFLE(shfl_xor, unsigned, GR_SHUFFLE_XOR)
     GR_UNTRACED int any(int predicate, GR_SITE) const
     {
         return __any_sync(mask(), predicate, file, line);
@@ -149,22 +119,11 @@ class coalesced_group
 
   public:
     GR_UNTRACED explicit coalesced_group(unsigned active) : lanes(active) {}
-    GR_UNTRACED unsigned mask() const
-    {
-        return lanes;
-    }
-    GR_UNTRACED unsigned size() const
-    {
-        return (unsigned)__builtin_popcount(lanes);
-    }
-    GR_UNTRACED unsigned num_threads() const
-    {
-        return size();
-    }
-    GR_UNTRACED unsigned thread_rank() const
-    {
-        return (unsigned)__builtin_popcount(lanes & ((1u << (gr_thread_rank() & 31)) - 1));
-    }
+    GR_HAS(unsigned, mask, lanes)
+    GR_HAS(unsigned, size, (unsigned)__builtin_popcount(lanes))
+    GR_HAS(unsigned, num_threads, size())
+    GR_HAS(unsigned, thread_rank,
+           (unsigned)__builtin_popcount(lanes &((1u << (gr_thread_rank() & 31)) - 1)))
     GR_UNTRACED void sync(GR_SITE) const
     {
         gr_warp_collective(GR_SYNCWARP, lanes, 0, 0, 32, file, line);
@@ -210,18 +169,9 @@ class thread_group
     GR_UNTRACED thread_group(const thread_block_tile<Size, Parent> &) : lanes(Size)
     {
     }
-    GR_UNTRACED unsigned size() const
-    {
-        return lanes ? lanes : thread_block::num_threads();
-    }
-    GR_UNTRACED unsigned num_threads() const
-    {
-        return size();
-    }
-    GR_UNTRACED unsigned thread_rank() const
-    {
-        return lanes ? gr_thread_rank() & (lanes - 1) : gr_thread_rank();
-    }
+    GR_HAS(unsigned, size, lanes ? lanes : thread_block::num_threads())
+    GR_HAS(unsigned, num_threads, size())
+    GR_HAS(unsigned, thread_rank, lanes ? gr_thread_rank() & (lanes - 1) : gr_thread_rank())
     GR_UNTRACED void sync(GR_SITE) const
     {
         if (!lanes)
@@ -257,26 +207,11 @@ class cluster_group
     {
         gr_cluster_wait(file, line);
     }
-    GR_UNTRACED static unsigned block_rank()
-    {
-        return gr_where().cluster_rank;
-    }
-    GR_UNTRACED static unsigned num_blocks()
-    {
-        return gr_where().cluster_size;
-    }
-    GR_UNTRACED static unsigned thread_rank()
-    {
-        return block_rank() * thread_block::num_threads() + gr_thread_rank();
-    }
-    GR_UNTRACED static unsigned num_threads()
-    {
-        return num_blocks() * thread_block::num_threads();
-    }
-    GR_UNTRACED static unsigned size()
-    {
-        return num_threads();
-    }
+    GR_IS(unsigned, block_rank, gr_where().cluster_rank)
+    GR_IS(unsigned, num_blocks, gr_where().cluster_size)
+    GR_IS(unsigned, thread_rank, block_rank() * thread_block::num_threads() + gr_thread_rank())
+    GR_IS(unsigned, num_threads, num_blocks() * thread_block::num_threads())
+    GR_IS(unsigned, size, num_threads())
     /* Returns the corresponding address in another block's shared memory. */
     template <typename T> GR_UNTRACED static T *map_shared_rank(T *address, int rank)
     {
@@ -299,34 +234,14 @@ class grid_group
     {
         gr_wide_barrier(GR_GRID, file, line);
     }
-    GR_UNTRACED static bool is_valid()
-    {
-        return gr_where().cooperative;
-    }
-    GR_UNTRACED static unsigned long long block_rank()
-    {
-        return gr_where().block_rank;
-    }
-    GR_UNTRACED static unsigned long long num_blocks()
-    {
-        return gr_where().blocks;
-    }
-    GR_UNTRACED static unsigned long long thread_rank()
-    {
-        return block_rank() * thread_block::num_threads() + gr_thread_rank();
-    }
-    GR_UNTRACED static unsigned long long num_threads()
-    {
-        return num_blocks() * thread_block::num_threads();
-    }
-    GR_UNTRACED static unsigned long long size()
-    {
-        return num_threads();
-    }
-    GR_UNTRACED static dim3 group_dim()
-    {
-        return gridDim;
-    }
+    GR_IS(bool, is_valid, gr_where().cooperative)
+    GR_IS(unsigned long long, block_rank, gr_where().block_rank)
+    GR_IS(unsigned long long, num_blocks, gr_where().blocks)
+    GR_IS(unsigned long long, thread_rank,
+          block_rank() * thread_block::num_threads() + gr_thread_rank())
+    GR_IS(unsigned long long, num_threads, num_blocks() * thread_block::num_threads())
+    GR_IS(unsigned long long, size, num_threads())
+    GR_IS(dim3, group_dim, gridDim)
 };
 
 GR_INTRINSIC grid_group this_grid()
@@ -338,5 +253,9 @@ template <typename Group> GR_INTRINSIC void sync(const Group &group, GR_SITE)
 {
     group.sync(file, line);
 }
+
+#undef GR_IS
+#undef GR_HAS
+#undef GR_TILE_SHUFFLE
 
 } // namespace cooperative_groups

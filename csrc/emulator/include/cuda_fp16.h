@@ -81,16 +81,15 @@ struct __attribute__((aligned(4))) __half2 {
 typedef __half2 half2;
 
 /* By reference: gcc's hooks do not see a structure that is copied into an argument. */
-GR_ACCESS float __half2float(const __half &h)
-{
-    GR_TRACE_ACCESS(load, &h);
-    return gr_half_to_float(h.__x);
-}
-GR_ACCESS float2 __half22float2(const __half2 &h)
-{
-    GR_TRACE_ACCESS(load, &h);
-    return float2{gr_half_to_float(h.x.__x), gr_half_to_float(h.y.__x)};
-}
+#define GR_READ(type, name, of, value)                                                             \
+    GR_ACCESS type name(const of &h)                                                               \
+    {                                                                                              \
+        GR_TRACE_ACCESS(load, &h);                                                                 \
+        return value;                                                                              \
+    }
+GR_READ(float, __half2float, __half, gr_half_to_float(h.__x))
+GR_READ(float2, __half22float2, __half2,
+        (float2{gr_half_to_float(h.x.__x), gr_half_to_float(h.y.__x)}))
 GR_INTRINSIC __half __float2half(float value)
 {
     return __half(value);
@@ -105,16 +104,8 @@ GR_ACCESS __half2 __halves2half2(const __half &low, const __half &high)
     GR_TRACE_ACCESS(load, &high);
     return __half2(low, high);
 }
-GR_ACCESS float __low2float(const __half2 &h)
-{
-    GR_TRACE_ACCESS(load, &h);
-    return gr_half_to_float(h.x.__x);
-}
-GR_ACCESS float __high2float(const __half2 &h)
-{
-    GR_TRACE_ACCESS(load, &h);
-    return gr_half_to_float(h.y.__x);
-}
+GR_READ(float, __low2float, __half2, gr_half_to_float(h.x.__x))
+GR_READ(float, __high2float, __half2, gr_half_to_float(h.y.__x))
 
 /* Each result is rounded once: a float has bits to spare for sums and products of two halves. */
 #define GR_HALF(name, symbol)                                                                      \

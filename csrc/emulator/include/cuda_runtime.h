@@ -50,21 +50,16 @@ GR_ACCESS void __syncwarp(unsigned mask = 0xffffffff, GR_SITE)
 {
     gr_warp_collective(GR_SYNCWARP, mask, 0, 0, 32, file, line);
 }
-GR_INTRINSIC void __threadfence_block(GR_SITE)
-{
-    GR_TRACE(fence, GR_BLOCK, file, line);
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-}
-GR_INTRINSIC void __threadfence(GR_SITE)
-{
-    GR_TRACE(fence, GR_GRID, file, line);
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-}
-GR_INTRINSIC void __threadfence_system(GR_SITE)
-{
-    GR_TRACE(fence, GR_GRID, file, line);
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-}
+#define GR_FENCE(name, scope)                                                                      \
+    GR_INTRINSIC void name(GR_SITE)                                                                \
+    {                                                                                              \
+        GR_TRACE(fence, scope, file, line);                                                        \
+        __atomic_thread_fence(__ATOMIC_SEQ_CST);                                                   \
+    }
+GR_FENCE(__threadfence_block, GR_BLOCK)
+GR_FENCE(__threadfence, GR_GRID)
+GR_FENCE(__threadfence_system, GR_GRID)
+#undef GR_FENCE
 GR_INTRINSIC void __nanosleep(unsigned)
 {
     gr_yield();
@@ -87,44 +82,32 @@ GR_INTRINSIC T gr_shuffle(gr_collective op, unsigned mask, T value, int argument
     memcpy(&value, &bits, sizeof value);
     return value;
 }
-template <typename T>
-GR_INTRINSIC T __shfl_sync(unsigned mask, T value, int lane, int width = 32, GR_SITE)
-{
-    return gr_shuffle(GR_SHUFFLE_INDEX, mask, value, lane, width, file, line);
-}
-template <typename T>
-GR_INTRINSIC T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32, GR_SITE)
-{
-    return gr_shuffle(GR_SHUFFLE_UP, mask, value, (int)delta, width, file, line);
-}
-template <typename T>
-GR_INTRINSIC T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32, GR_SITE)
-{
-    return gr_shuffle(GR_SHUFFLE_DOWN, mask, value, (int)delta, width, file, line);
-}
-template <typename T>
-GR_INTRINSIC T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32, GR_SITE)
-{
-    return gr_shuffle(GR_SHUFFLE_XOR, mask, value, lane_mask, width, file, line);
-}
+#define GR_SHUFFLE(name, type, op)                                                                 \
+    template <typename T>                                                                          \
+    GR_INTRINSIC T name(unsigned mask, T value, type lane, int width = 32, GR_SITE)                \
+    {                                                                                              \
+        return gr_shuffle(op, mask, value, (int)lane, width, file, line);                          \
+    }
+GR_SHUFFLE(__shfl_sync, int, GR_SHUFFLE_INDEX)
+GR_SHUFFLE(__shfl_up_sync, unsigned, GR_SHUFFLE_UP)
+GR_SHUFFLE(__shfl_down_sync, unsigned, GR_SHUFFLE_DOWN)
+GR_SHUFFLE(__shfl_xor_sync, int, GR_SHUFFLE_XOR)
+#undef GR_SHUFFLE
 
 /* Votes and reductions over a warp */
 GR_INTRINSIC unsigned __activemask(GR_SITE)
 {
     return gr_active_lanes(file, line);
 }
-GR_INTRINSIC unsigned __ballot_sync(unsigned mask, int predicate, GR_SITE)
-{
-    return (unsigned)gr_warp_collective(GR_BALLOT, mask, predicate != 0, 0, 32, file, line);
-}
-GR_INTRINSIC int __any_sync(unsigned mask, int predicate, GR_SITE)
-{
-    return (int)gr_warp_collective(GR_ANY, mask, predicate != 0, 0, 32, file, line);
-}
-GR_INTRINSIC int __all_sync(unsigned mask, int predicate, GR_SITE)
-{
-    return (int)gr_warp_collective(GR_ALL, mask, predicate != 0, 0, 32, file, line);
-}
+#define GR_VOTE(name, type, op)                                                                    \
+    GR_INTRINSIC type name(unsigned mask, int predicate, GR_SITE)                                  \
+    {                                                                                              \
+        return (type)gr_warp_collective(op, mask, predicate != 0, 0, 32, file, line);              \
+    }
+GR_VOTE(__ballot_sync, unsigned, GR_BALLOT)
+GR_VOTE(__any_sync, int, GR_ANY)
+GR_VOTE(__all_sync, int, GR_ALL)
+#undef GR_VOTE
 /* Of any arithmetic type: small ones become int, as in CUDA. */
 template <typename T> GR_INTRINSIC unsigned __match_any_sync(unsigned mask, T value, GR_SITE)
 {

@@ -4,27 +4,17 @@
 
 #include "lane.h"
 
-GR_INTRINSIC int __popc(unsigned x)
-{
-    return __builtin_popcount(x);
-}
-GR_INTRINSIC int __popcll(unsigned long long x)
-{
-    return __builtin_popcountll(x);
-}
-GR_INTRINSIC int __ffs(int x)
-{
-    return __builtin_ffs(x);
-}
-GR_INTRINSIC int __ffsll(long long x)
-{
-    return __builtin_ffsll(x);
-}
+#define GR_OF_X(type, name, argument, value)                                                       \
+    GR_INTRINSIC type name(argument x)                                                             \
+    {                                                                                              \
+        return value;                                                                              \
+    }
+GR_OF_X(int, __popc, unsigned, __builtin_popcount(x))
+GR_OF_X(int, __popcll, unsigned long long, __builtin_popcountll(x))
+GR_OF_X(int, __ffs, int, __builtin_ffs(x))
+GR_OF_X(int, __ffsll, long long, __builtin_ffsll(x))
 /* The nearest integer, ties to even. */
-GR_INTRINSIC long long __double2ll_rn(double x)
-{
-    return __builtin_llrint(x);
-}
+GR_OF_X(long long, __double2ll_rn, double, __builtin_llrint(x))
 /* The low 24 bits of both, multiplied. */
 GR_INTRINSIC unsigned __umul24(unsigned x, unsigned y)
 {
@@ -34,14 +24,8 @@ GR_INTRINSIC int __mul24(int x, int y)
 {
     return (int)((unsigned)(x << 8 >> 8) * (unsigned)(y << 8 >> 8));
 }
-GR_INTRINSIC int __clz(int x)
-{
-    return x ? __builtin_clz((unsigned)x) : 32;
-}
-GR_INTRINSIC int __clzll(long long x)
-{
-    return x ? __builtin_clzll((unsigned long long)x) : 64;
-}
+GR_OF_X(int, __clz, int, x ? __builtin_clz((unsigned)x) : 32)
+GR_OF_X(int, __clzll, long long, x ? __builtin_clzll((unsigned long long)x) : 64)
 /* Shifts high:low left by the low five bits of `shift` and returns the upper word. */
 GR_INTRINSIC unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shift)
 {
@@ -95,14 +79,9 @@ GR_BIT_CAST(__double_as_longlong, long long, double)
 GR_BIT_CAST(__longlong_as_double, double, long long)
 #undef GR_BIT_CAST
 
-GR_INTRINSIC int __double2hiint(double x)
-{
-    return (int)(__double_as_longlong(x) >> 32);
-}
-GR_INTRINSIC int __double2loint(double x)
-{
-    return (int)__double_as_longlong(x);
-}
+GR_OF_X(int, __double2hiint, double, (int)(__double_as_longlong(x) >> 32))
+GR_OF_X(int, __double2loint, double, (int)__double_as_longlong(x))
+#undef GR_OF_X
 GR_INTRINSIC double __hiloint2double(int high, int low)
 {
     return __longlong_as_double((long long)((uint64_t)(unsigned)high << 32 | (unsigned)low));

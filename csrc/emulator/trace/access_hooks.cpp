@@ -80,34 +80,29 @@ void __tsan_init(void) {}
 void __tsan_func_entry(void *) {}
 void __tsan_func_exit(void) {}
 
-#define GR_HOOK(name, size, kind)                                                                  \
+#define GR_HOOK(name, size, kind, how)                                                             \
     void name(void *address)                                                                       \
     {                                                                                              \
-        hook(address, size, kind, PLACE);                                                          \
-    }
-#define GR_VOLATILE_HOOK(name, size, kind)                                                         \
-    void name(void *address)                                                                       \
-    {                                                                                              \
-        hook(address, size, kind, kind, {PLACE, 0, VOLATILE});                                     \
+        hook(address, size, kind, kind, {PLACE, 0, how});                                          \
     }
 #define GR_HOOKS(size)                                                                             \
-    GR_HOOK(__tsan_read##size, size, READ)                                                         \
-    GR_HOOK(__tsan_write##size, size, WRITE)                                                       \
-    GR_HOOK(__tsan_read_write##size, size, WRITE)                                                  \
-    GR_HOOK(__tsan_unaligned_read##size, size, READ)                                               \
-    GR_HOOK(__tsan_unaligned_write##size, size, WRITE)                                             \
-    GR_HOOK(__tsan_unaligned_read_write##size, size, WRITE)                                        \
-    GR_VOLATILE_HOOK(__tsan_volatile_read##size, size, READ)                                       \
-    GR_VOLATILE_HOOK(__tsan_volatile_write##size, size, WRITE)                                     \
-    GR_VOLATILE_HOOK(__tsan_unaligned_volatile_read##size, size, READ)                             \
-    GR_VOLATILE_HOOK(__tsan_unaligned_volatile_write##size, size, WRITE)
+    GR_HOOK(__tsan_read##size, size, READ, PLAIN)                                                  \
+    GR_HOOK(__tsan_write##size, size, WRITE, PLAIN)                                                \
+    GR_HOOK(__tsan_read_write##size, size, WRITE, PLAIN)                                           \
+    GR_HOOK(__tsan_unaligned_read##size, size, READ, PLAIN)                                        \
+    GR_HOOK(__tsan_unaligned_write##size, size, WRITE, PLAIN)                                      \
+    GR_HOOK(__tsan_unaligned_read_write##size, size, WRITE, PLAIN)                                 \
+    GR_HOOK(__tsan_volatile_read##size, size, READ, VOLATILE)                                      \
+    GR_HOOK(__tsan_volatile_write##size, size, WRITE, VOLATILE)                                    \
+    GR_HOOK(__tsan_unaligned_volatile_read##size, size, READ, VOLATILE)                            \
+    GR_HOOK(__tsan_unaligned_volatile_write##size, size, WRITE, VOLATILE)
 GR_HOOKS(1)
 GR_HOOKS(2)
 GR_HOOKS(4)
 GR_HOOKS(8)
 GR_HOOKS(16)
 
-GR_HOOK(__tsan_vptr_read, sizeof(void *), READ)
+GR_HOOK(__tsan_vptr_read, sizeof(void *), READ, PLAIN)
 void __tsan_vptr_update(void **address, void *)
 {
     hook(address, sizeof *address, WRITE, PLACE);
@@ -141,30 +136,17 @@ void *__tsan_memset(void *to, int value, size_t size)
 }
 
 /* Called by the header functions that access memory for a kernel: see GR_TRACE_ACCESS. */
-void gr_trace_load(const void *address, size_t size, const void *place)
-{
-    hook(address, size, READ, place);
-}
-void gr_trace_cached_load(const void *address, size_t size, const void *place)
-{
-    hook(address, size, READ, READ, {place, 0, CACHED});
-}
-void gr_trace_atomic(const void *address, size_t size, const void *place)
-{
-    hook(address, size, ATOMIC, place);
-}
-void gr_trace_block_atomic(const void *address, size_t size, const void *place)
-{
-    hook(address, size, ATOMIC, ATOMIC, {place, 0, OF_BLOCK});
-}
-void gr_trace_whole_load(const void *address, size_t size, const void *place)
-{
-    hook(address, size, ATOMIC, READ, {place, 0});
-}
-void gr_trace_whole_store(const void *address, size_t size, const void *place)
-{
-    hook(address, size, ATOMIC, WRITE, {place, 0});
-}
+#define GR_TRACE_HOOK(name, to_others, to_memory, how)                                             \
+    void name(const void *address, size_t size, const void *place)                                 \
+    {                                                                                              \
+        hook(address, size, to_others, to_memory, {place, 0, how});                                \
+    }
+GR_TRACE_HOOK(gr_trace_load, READ, READ, PLAIN)
+GR_TRACE_HOOK(gr_trace_cached_load, READ, READ, CACHED)
+GR_TRACE_HOOK(gr_trace_atomic, ATOMIC, ATOMIC, PLAIN)
+GR_TRACE_HOOK(gr_trace_block_atomic, ATOMIC, ATOMIC, OF_BLOCK)
+GR_TRACE_HOOK(gr_trace_whole_load, ATOMIC, READ, PLAIN)
+GR_TRACE_HOOK(gr_trace_whole_store, ATOMIC, WRITE, PLAIN)
 
 #pragma GCC visibility pop
 

@@ -1,7 +1,6 @@
 /* Adding elements to sums: to numbers, and to float64 numbers that prove the rounding of their sum
  * (exact/proven.h). */
-#ifndef GPUREDUCE_KERNEL_ACCUMULATE_H
-#define GPUREDUCE_KERNEL_ACCUMULATE_H
+#pragma once
 
 #include "common.h"
 #include "exact/proven.h"
@@ -135,29 +134,17 @@ template <typename Sum, typename Move> __device__ __forceinline__ Sum by_parts(S
     return value;
 }
 
-template <template <typename> class Sum, typename T>
-__device__ __forceinline__ Sum<T> __shfl_down_sync(unsigned mask, Sum<T> value, unsigned lanes)
-{
-    return by_parts(value, [=](double part) { return __shfl_down_sync(mask, part, lanes); });
-}
-
-template <template <typename> class Sum, typename T>
-__device__ __forceinline__ Sum<T> __shfl_up_sync(unsigned mask, Sum<T> value, unsigned lanes)
-{
-    return by_parts(value, [=](double part) { return __shfl_up_sync(mask, part, lanes); });
-}
-
-template <template <typename> class Sum, typename T>
-__device__ __forceinline__ Sum<T> __shfl_sync(unsigned mask, Sum<T> value, int lane)
-{
-    return by_parts(value, [=](double part) { return __shfl_sync(mask, part, lane); });
-}
-
-template <template <typename> class Sum, typename T>
-__device__ __forceinline__ Sum<T> __shfl_xor_sync(unsigned mask, Sum<T> value, int lanes)
-{
-    return by_parts(value, [=](double part) { return __shfl_xor_sync(mask, part, lanes); });
-}
+#define GR_SHUFFLE_PARTS(name, type)                                                               \
+    template <template <typename> class Sum, typename T>                                           \
+    __device__ __forceinline__ Sum<T> name(unsigned mask, Sum<T> value, type lanes)                \
+    {                                                                                              \
+        return by_parts(value, [=](double part) { return name(mask, part, lanes); });              \
+    }
+GR_SHUFFLE_PARTS(__shfl_down_sync, unsigned)
+GR_SHUFFLE_PARTS(__shfl_up_sync, unsigned)
+GR_SHUFFLE_PARTS(__shfl_sync, int)
+GR_SHUFFLE_PARTS(__shfl_xor_sync, int)
+#undef GR_SHUFFLE_PARTS
 
 /* The packs that a thread loads before it adds. */
 template <typename Acc> constexpr unsigned packs_in_flight = is_proven<Acc> ? 4 : 8;
@@ -512,5 +499,3 @@ __device__ __forceinline__ Acc ends_of(In in, size_t n, const Packed<In> &packed
         add_to(sum, in[n - 1 - id]);
     return sum;
 }
-
-#endif
