@@ -265,14 +265,19 @@ def _counted(mask: Any, axis: Axis, keepdims: bool) -> Any:
 
 def _spread(
     how: tuple[int, bool, int, int, bool], a: Any, axis: Any, dtype: Any, out: Any, ddof: Any,
-    keepdims: Any, where: Any, mean: Any,
+    keepdims: Any, where: Any, mean: Any, skip_nan: bool = False,
 ) -> Any:  # fmt: skip
-    """Variances or their roots, of a plain array or of one on a GPU; None of other arrays."""
-    if dtype is None and out is None and mean is None and where is True:
+    """Variances, or their roots."""
+    if dtype is None and out is None and mean is None and where is True and not skip_nan:
         found = _host.finish_plainly(a, axis, keepdims, how, ddof)
         if found is not None:
             return found
-    return _made(a, how, axis, dtype, out, keepdims, ddof, where=where, mean=mean)
+    more = {"where": where, "mean": mean, "skip_nan": skip_nan}
+    found = _made(a, how, axis, dtype, out, keepdims, ddof, **more)
+    if found is not None:
+        return found
+    call = Call(a, axis, keepdims, where, skip_nan=skip_nan)
+    return call.stored(variances_of(call, dtype, ddof, mean, root=how[1]), out)
 
 
 def var(
@@ -283,11 +288,7 @@ def var(
 
     With `mean`, a real number or an array of them, it is ``sum |x - mean|^2 / (n - ddof)``.
     """
-    found = _spread(_VAR, a, axis, dtype, out, ddof, keepdims, where, mean)
-    if found is not None:
-        return found
-    call = Call(a, axis, keepdims, where)
-    return call.stored(variances_of(call, dtype, ddof, mean), out)
+    return _spread(_VAR, a, axis, dtype, out, ddof, keepdims, where, mean)
 
 
 def std(
@@ -295,11 +296,7 @@ def std(
     ddof: float = 0, keepdims: bool = False, *, where: Any = True, mean: Any = None,
 ) -> Any:  # fmt: skip
     """The standard deviation: the root of the unrounded variance, rounded once."""
-    found = _spread(_STD, a, axis, dtype, out, ddof, keepdims, where, mean)
-    if found is not None:
-        return found
-    call = Call(a, axis, keepdims, where)
-    return call.stored(variances_of(call, dtype, ddof, mean, root=True), out)
+    return _spread(_STD, a, axis, dtype, out, ddof, keepdims, where, mean)
 
 
 def nanvar(
@@ -307,11 +304,7 @@ def nanvar(
     ddof: float = 0, keepdims: bool = False, *, where: Any = True, mean: Any = None,
 ) -> Any:  # fmt: skip
     """The variance of the elements that are no nan."""
-    found = _made(a, _VAR, axis, dtype, out, keepdims, ddof, where=where, mean=mean, skip_nan=True)
-    if found is not None:
-        return found
-    call = Call(a, axis, keepdims, where, skip_nan=True)
-    return call.stored(variances_of(call, dtype, ddof, mean), out)
+    return _spread(_VAR, a, axis, dtype, out, ddof, keepdims, where, mean, skip_nan=True)
 
 
 def nanstd(
@@ -319,11 +312,7 @@ def nanstd(
     ddof: float = 0, keepdims: bool = False, *, where: Any = True, mean: Any = None,
 ) -> Any:  # fmt: skip
     """The standard deviation of the elements that are no nan."""
-    found = _made(a, _STD, axis, dtype, out, keepdims, ddof, where=where, mean=mean, skip_nan=True)
-    if found is not None:
-        return found
-    call = Call(a, axis, keepdims, where, skip_nan=True)
-    return call.stored(variances_of(call, dtype, ddof, mean, root=True), out)
+    return _spread(_STD, a, axis, dtype, out, ddof, keepdims, where, mean, skip_nan=True)
 
 
 def moments(
@@ -342,7 +331,8 @@ def moments(
     call = Call(a, axis, keepdims, where)
     count = call.stored(call.counts().astype(np.int64), None)
     found = mean_of(call, None, None)
-    return MomentsResult(count, found, call.stored(variances_of(call, None, ddof, None), None))
+    spread = _spread(_VAR, a, axis, None, None, ddof, keepdims, where, None)
+    return MomentsResult(count, found, spread)
 
 
 def segment_sum(
@@ -364,10 +354,8 @@ def segment_mean(
 ) -> Any:  # fmt: skip
     """The mean of each segment. That of a segment without elements is nan."""
     if arrays.lies_on_a_gpu(values):
-        made = _made_of(_MEAN, 0)
-        return ranges_on_device.by_segment(
-            values, segment_ids, offsets, num_segments, dtype, made
-        )  # fmt: skip
+        how = segment_ids, offsets, num_segments, dtype
+        return ranges_on_device.by_segment(values, *how, _made_of(_MEAN, 0))
     rows = Rows(values, segment_ids, offsets, num_segments, dtype)
     result = rows.call.result(dtype)
     part, found, n = dtypes.part_of(result), [], np.ones(1)
@@ -383,20 +371,23 @@ def segment_mean(
     return rows.shaped(joined(found, result))
 
 
+def _segment_spread(
+    how: tuple[int, bool, int, int, bool], values: Any, segments_of: tuple[Any, ...], ddof: Any
+) -> Any:
+    if arrays.lies_on_a_gpu(values):
+        made = _made_of(how, finite("ddof", ddof))
+        ids, offsets, size, dtype = segments_of
+        return ranges_on_device.by_segment(values, ids, offsets, size, dtype, made)
+    return segment_variances(Rows(values, *segments_of), ddof, root=how[1])
+
+
 def segment_var(
     values: npt.ArrayLike, segment_ids: npt.ArrayLike | None = None, *,
     offsets: npt.ArrayLike | None = None, num_segments: int | None = None,
     dtype: npt.DTypeLike | None = None, ddof: float = 0,
 ) -> Any:  # fmt: skip
     """The variance of each segment. That of a segment without elements is nan."""
-    if arrays.lies_on_a_gpu(values):
-        made = _made_of(_VAR, finite("ddof", ddof))
-        return ranges_on_device.by_segment(
-            values, segment_ids, offsets, num_segments, dtype, made
-        )  # fmt: skip
-    return segment_variances(
-        Rows(values, segment_ids, offsets, num_segments, dtype), ddof, root=False
-    )
+    return _segment_spread(_VAR, values, (segment_ids, offsets, num_segments, dtype), ddof)
 
 
 def segment_std(
@@ -405,14 +396,7 @@ def segment_std(
     dtype: npt.DTypeLike | None = None, ddof: float = 0,
 ) -> Any:  # fmt: skip
     """The standard deviation of each segment. That of a segment without elements is nan."""
-    if arrays.lies_on_a_gpu(values):
-        made = _made_of(_STD, finite("ddof", ddof))
-        return ranges_on_device.by_segment(
-            values, segment_ids, offsets, num_segments, dtype, made
-        )  # fmt: skip
-    return segment_variances(
-        Rows(values, segment_ids, offsets, num_segments, dtype), ddof, root=True
-    )
+    return _segment_spread(_STD, values, (segment_ids, offsets, num_segments, dtype), ddof)
 
 
 def cumsum(

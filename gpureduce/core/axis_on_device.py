@@ -228,7 +228,6 @@ class _Plan:
         call, how, kind, shape = self.call, self.how, view.kind, view.shape
         if self.made is not None:
             call = call._replace(dtype=checked_dtype(self.made, kind, view.bytes, call.dtype))
-        gpu_arrays.check_same_device(call.device, view.device)
         check_strategy(self.strategy)
         wanted = digits.dtype_for(kind) if self.as_digits else call.dtype
         conversion, name = device_results.conversion_of(
@@ -374,18 +373,12 @@ def add_gpu(
     as_digits: bool = False, made: Made | None = None, other: Any = None, mean: Any = None,
 ) -> SumResult:  # fmt: skip
     """The sums of an array on a GPU, on that GPU, or what is made of them."""
-    module = gpu_arrays.needed_module(arr, call.device)
-    plan = _Plan(call, strategy, how, type(arr), module, as_digits, made)
-    given = plan.library.stream(arr) if call.stream is None else call.stream
-    stream = gpu_arrays.stream_number(given)
     waits = how.axis is None and not how.keepdims and how.out is None and how.result == "host"
-    view = gpu_arrays.ask(module.view, arr, stream, waits)
-    if view is None:
-        raise TypeError(f"{type(arr).__name__} is not on a GPU")
-    value, timing, known = plan.run(view, how.out, start, other, mean)
-    if waits:
-        return SumResult(_on_host(value, known.dtype), timing)
-    return SumResult(plan.library.result(value) if how.out is None else value, timing)
+    of = device_results.OnGpu.of(call, arr, waits=waits)
+    plan = _Plan(call, strategy, how, of.like, of.module, as_digits, made)
+    value, timing, known = plan.run(of.view, how.out, start, other, mean)
+    value = _on_host(value, known.dtype) if waits else of.library.result(value)
+    return SumResult(value, timing)
 
 
 def by_one_call(

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,8 +19,8 @@ from gpureduce.core import device_array, dtypes, gpu_arrays, groups, results
 from gpureduce.core.checks import shown
 from gpureduce.core.devices import choose_device, module_of
 from gpureduce.core.dtypes import Array
-from gpureduce.core.plan import Plan
-from gpureduce.core.results import Timing, launched, ran_on
+from gpureduce.core.plan import Arguments, Plan
+from gpureduce.core.results import SumResult, Timing, launched, ran_on
 from gpureduce.core.schedule import current
 from gpureduce.lazy_import import load_other
 
@@ -225,6 +227,64 @@ def request_of(
     """
     first = initial_of(initial, conversion.result)
     return module.request(*element, conversion.acc, conversion.exactly, target, first, timed, **how)
+
+
+@dataclass(frozen=True)
+class OnGpu:
+    """An array on a GPU that a call reads: its description by C, its library, and C's module."""
+
+    call: Arguments
+    like: type
+    module: ModuleType
+    library: Library
+    view: Any
+
+    @classmethod
+    def of(cls, call: Arguments, arr: Any, waits: bool = False, beside: str = "") -> OnGpu:
+        """Describes the array. `waits`: refuses a stream that is being captured.
+
+        `beside` names another array, which lies on a GPU where these values may not.
+        """
+        module, like = gpu_arrays.needed_module(arr, call.device), type(arr)
+        library = library_of(like, module)
+        given = library.stream(arr) if call.stream is None else call.stream
+        view = gpu_arrays.ask(module.view, arr, gpu_arrays.stream_number(given), waits)
+        if view is None:
+            raise TypeError(
+                f"{beside} is on a GPU, and values, {like.__name__}, is not: copy one of them to "
+                "the memory of the other"
+                if beside
+                else f"{like.__name__} is not on a GPU"
+            )
+        gpu_arrays.check_same_device(call.device, view.device)
+        return cls(call, like, module, library, view)
+
+    @property
+    def element(self) -> tuple[str, int]:
+        """The kind and the bytes of an element."""
+        return self.view.kind, self.view.bytes
+
+    def request(
+        self, conversion: dtypes.Conversion, name: str, how: dict[str, Any], initial: object = 0
+    ) -> Any:
+        """C's request for results of a dtype with this name."""
+        timed, target = bool(self.call.timing), target_of(conversion, name)
+        return request_of(self.module, self.element, conversion, target, timed, initial, how)
+
+    def array(self, shape: tuple[int, ...], name: str, out: Any = None) -> Any:
+        """A new array for results, or `out`, checked."""
+        if out is None:
+            return self.library.maker(shape, name, self.view.device)(self.view.stream)
+        check_out(out, self.like, name, shape)
+        return out
+
+    def result(self, value: Any, found: Any, ran: str, start: float) -> SumResult:
+        """The results, with the timing of what C's run() returned."""
+        value = self.library.result(value)
+        if not self.call.timing:
+            return SumResult(value, None)
+        where = self.module.BACKEND, self.view.device, self.element, self.view.count
+        return SumResult(value, timing_of(*where, ran, found[1:-1], start))
 
 
 def send(

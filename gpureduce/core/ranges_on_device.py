@@ -13,7 +13,6 @@ from gpureduce.core import (
     arrays,
     axis_on_device,
     device_results,
-    gpu_arrays,
     groups,
     rolling,
     running_on_device,
@@ -32,22 +31,16 @@ def _of_ranges(
     offsets: Any = None, counts: Any = None, dtype: Any = None,
 ) -> Any:  # fmt: skip
     """The result of each range, or the sums of integers. `counts`: n of each result."""
-    module = gpu_arrays.needed_module(arr, None)
-    library = device_results.library_of(type(arr), module)
-    stream = gpu_arrays.stream_number(library.stream(arr))
-    view = gpu_arrays.ask(module.view, arr, stream)
-    element = view.kind, view.bytes
+    of = device_results.OnGpu.of(Arguments("exact", timing=False), arr)
     how: dict[str, Any] = {"axes": groups.bits((axis,)), "ranges": ranges}
     if made is not None:
         how["made"] = made
-        dtype = axis_on_device.checked_dtype(made, *element, dtype)
-    conversion, name = device_results.conversion_of(*element, dtype, True, _host.AXES)
-    target = device_results.target_of(conversion, name)
-    request = device_results.request_of(module, element, conversion, target, False, 0, how)
-    shape = (*view.shape[:axis], count, *view.shape[axis + 1 :])
-    results = library.maker(shape, name, view.device)(view.stream)
-    module.run(request, view, offsets, results, 0, 0, 0, counts)
-    return library.result(results)
+        dtype = axis_on_device.checked_dtype(made, *of.element, dtype)
+    conversion, name = device_results.conversion_of(*of.element, dtype, True, _host.AXES)
+    results = of.array((*of.view.shape[:axis], count, *of.view.shape[axis + 1 :]), name)
+    request = of.request(conversion, name, how)
+    of.module.run(request, of.view, offsets, results, 0, 0, 0, counts)
+    return of.library.result(results)
 
 
 def by_segment(

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpureduce import _host
-from gpureduce.core import arrays, device_results, devices, dtypes, gpu_arrays, groups, registry
+from gpureduce.core import arrays, device_results, devices, dtypes, groups, registry
 from gpureduce.core.checks import flag
 from gpureduce.core.dtypes import Array
 from gpureduce.core.plan import Arguments, Plan, launch_sizes
@@ -37,7 +37,6 @@ def add_gpu(
     start: float,
 ) -> SumResult:  # fmt: skip
     """Running sums of an array on a GPU, on that GPU."""
-    module, like = gpu_arrays.needed_module(a, call.device), type(a)
     chosen = registry.find(call.strategy)
     is_lesson = chosen.kind == "scan"
     if not is_lesson and call.strategy not in ("auto", "exact", "fast"):
@@ -45,21 +44,16 @@ def add_gpu(
             f"{call.strategy} cannot make running sums of arrays on a GPU: use auto, exact, fast "
             "or a kernel from scan_hillis_steele to scan_look_back"
         )
-    library = device_results.library_of(like, module)
     if axis is None:
         if not hasattr(a, "reshape"):
-            raise TypeError(f"{like.__name__} has no reshape to flatten it: pass axis")
+            raise TypeError(f"{type(a).__name__} has no reshape to flatten it: pass axis")
         a = a.reshape(-1)
-    given = library.stream(a) if call.stream is None else call.stream
-    view = gpu_arrays.ask(module.view, a, gpu_arrays.stream_number(given), False)
-    if view is None:
-        raise TypeError(f"{like.__name__} is not on a GPU")
-    gpu_arrays.check_same_device(call.device, view.device)
-    along = groups.one_axis(axis, len(view.shape)) if axis is not None else 0
+    of = device_results.OnGpu.of(call, a)
+    along = groups.one_axis(axis, len(of.view.shape)) if axis is not None else 0
     more = flag("include_initial", include_initial)
-    shape = tuple(n + (more and i == along) for i, n in enumerate(view.shape))
-    exactly, element = call.strategy in ("auto", "exact"), (view.kind, view.bytes)
-    conversion, name = device_results.conversion_of(*element, call.dtype, exactly, _host.AXES)
+    shape = tuple(n + (more and i == along) for i, n in enumerate(of.view.shape))
+    exactly = call.strategy in ("auto", "exact")
+    conversion, name = device_results.conversion_of(*of.element, call.dtype, exactly, _host.AXES)
     how = {
         "axes": groups.bits((along,)),
         "running": _RUNNING + _BACK * flag("reverse", reverse) + _FROM_ZERO * more,
@@ -73,22 +67,13 @@ def add_gpu(
                 "out"
             )
         how |= of_lesson(chosen, *sizes)
-    request = device_results.request_of(
-        module, element, conversion, device_results.target_of(conversion, name),
-        bool(call.timing), 0, how,
-    )  # fmt: skip
-    if out is not None:
-        device_results.check_out(out, like, name, shape)
-    entries = library.maker(shape, name, view.device)(view.stream) if out is None else out
-    _, *launch, _ = module.run(request, view, None, entries)
-    value = library.result(entries) if out is None else out
-    if axis is None:
-        value = device_results.awaited(value, like)  # `a` may be a flat copy
-    if not call.timing:
-        return SumResult(value, None)
-    where = module.BACKEND, view.device, element, view.count
+    request, entries = of.request(conversion, name, how), of.array(shape, name, out)
+    found = of.module.run(request, of.view, None, entries)
     ran = chosen.name if is_lesson else "exact" if conversion.exactly else _OURS
-    return SumResult(value, device_results.timing_of(*where, ran, launch, start))
+    made = of.result(entries, found, ran, start)
+    if axis is None:
+        device_results.awaited(made.value, of.like)  # `a` may be a flat copy
+    return made
 
 
 def add_host(plan: Plan, made: Entries) -> Outcome:

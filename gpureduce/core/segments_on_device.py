@@ -168,56 +168,32 @@ def add_rows(to: Any, ids: Any, rows: Any, check: bool = False) -> None:
 
 def add_gpu(call: Arguments, name: str, values: Any, groups: Segments, start: float) -> SumResult:
     """The sums of arrays on a GPU, on that GPU."""
-    module = gpu_arrays.module_for(call.device)
-    if module is None:
-        on_gpu = values if arrays.lies_on_a_gpu(values) else groups.numbers
-        module = gpu_arrays.needed_module(on_gpu, call.device)
+    if gpu_arrays.module_for(call.device) is None and not arrays.lies_on_a_gpu(values):
+        gpu_arrays.needed_module(groups.numbers, call.device)
     if name not in ("auto", "exact", "fast"):
         raise ValueError(
             f"{registry.find(name).name} cannot make segment sums of arrays on a GPU: use auto, "
             "exact or fast"
         )
-    library = device_results.library_of(type(values), module)
-    given = library.stream(values) if call.stream is None else call.stream
-    view = gpu_arrays.ask(module.view, values, gpu_arrays.stream_number(given))
-    if view is None:
-        raise TypeError(
-            f"{groups.name} is on a GPU, and values, {type(values).__name__}, is not: copy one of "
-            "them to the memory of the other"
-        )
-    gpu_arrays.check_same_device(call.device, view.device)
-    shape, kind = view.shape, view.kind
+    of = device_results.OnGpu.of(call, values, beside=groups.name)
+    shape, kind = of.view.shape, of.view.kind
     if len(shape) not in (1, 2):
         raise ValueError(f"values must have 1 or 2 dimensions, (n,) or (n, d), not {len(shape)}")
     wanted = digits.dtype_for(kind) if groups.as_digits else call.dtype
     grouping = _host.AXES if groups.as_digits else groups.kind
-    conversion, result = device_results.conversion_of(
-        kind, view.bytes, wanted, name != "fast", grouping
-    )
-    target = device_results.target_of(conversion, result)
-    index = module.view_index(view, groups.numbers, groups.name)
-    groups = _sized(module, groups, index, shape[0])
+    conversion, result = device_results.conversion_of(*of.element, wanted, name != "fast", grouping)
+    index = of.module.view_index(of.view, groups.numbers, groups.name)
+    groups = _sized(of.module, groups, index, shape[0])
+    initial = 0 if groups.initial is None else groups.initial
+    request = of.request(conversion, result, _how(groups), initial)
     sums: tuple[int, ...] = (groups.size, *shape[1:])
     if groups.as_digits:
         sums, result = (*sums, digits.numbers_of(kind)), "int64"
-    request = device_results.request_of(
-        module, (kind, view.bytes), conversion, target, bool(call.timing),
-        0 if groups.initial is None else groups.initial, _how(groups),
-    )  # fmt: skip
-    value = groups.out
-    if value is None:
-        try:
-            value = library.maker(sums, result, view.device)(view.stream)
-        except MemoryError as error:
-            raise groups.no_room() from error
-    else:
-        device_results.check_out(value, type(values), result, sums)
-    _, *launch, problem = module.run(request, view, index, value)
-    if problem is not None:
-        raise groups.wrong(shape[0], problem)
-    value = library.result(value) if groups.out is None else value
-    if not call.timing:
-        return SumResult(value, None)
-    where = module.BACKEND, view.device, (kind, view.bytes), view.count
-    ran = _name(conversion, groups)
-    return SumResult(value, device_results.timing_of(*where, ran, launch, start))
+    try:
+        value = of.array(sums, result, groups.out)
+    except MemoryError as error:
+        raise groups.no_room() from error
+    found = of.module.run(request, of.view, index, value)
+    if found[-1] is not None:
+        raise groups.wrong(shape[0], found[-1])
+    return of.result(value, found, _name(conversion, groups), start)

@@ -190,7 +190,7 @@ def variances_of(
     """The variances of all groups, flat, or their roots."""
     found, few = _variances(call, dtype, ddof, mean, root)
     if few.any():
-        warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=3)
+        warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=4)
     return found
 
 
@@ -255,7 +255,7 @@ def segment_variances(rows: Rows, ddof: float, *, root: bool) -> Any:
     how = Finish(VARIANCE, root, ddof, len(rows.call.parts()))
     found, n = rows.made(how, (ELEMENT, SQUARE), part, alone)
     if (n <= ddof).any():
-        warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=3)
+        warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=4)
     return rows.shaped(found)
 
 

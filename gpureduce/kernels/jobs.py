@@ -10,7 +10,8 @@ from typing import Any
 
 import gpureduce
 from gpureduce import _host, emulator
-from gpureduce.core import cumsum, devices, on_device
+from gpureduce.core import devices, on_device
+from gpureduce.core.cumsum import cumsum
 from gpureduce.core.dtypes import convert_for
 from gpureduce.core.plan import Plan
 from gpureduce.core.registry import Strategy
@@ -25,15 +26,11 @@ Tell = Callable[[str, object], None]
 
 
 def add(strategy: Strategy, _: Tell, array: Any, order: Schedule, **named: Any) -> SumResult:
-    """The sum of an array, in the caller's order of threads."""
+    """The sum of an array, or its running sums, in the caller's order of threads."""
+    call: Any = cumsum if strategy.kind == "scan" else gpureduce.sum
     with emulator.schedule(*order):
-        return gpureduce.sum(array, strategy, device="emulator", **named)  # type: ignore[arg-type]
-
-
-def scan(strategy: Strategy, _: Tell, array: Any, order: Schedule, **named: Any) -> SumResult:
-    """The running sums of an array, in the caller's order of threads."""
-    with emulator.schedule(*order):
-        return cumsum.cumsum(array, strategy, device="emulator", **named)  # type: ignore[arg-type]
+        found: SumResult = call(array, strategy, device="emulator", **named)
+    return found
 
 
 def count(strategy: Strategy, _: Tell, **named: Any) -> Any:

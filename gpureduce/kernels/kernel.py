@@ -256,15 +256,13 @@ class Kernel(registry.UserKernel):
                 f"{self.name} makes running sums on the emulator only: leave device and stream "
                 "out, and pass an array in host memory"
             )
-        block = self.domain.condition.usual_block if block is None else block
         array = arrays.as_array(arr)
-        self.check_size(array.size, block)
         result = dtypes.convert_for(array.dtype, dtype, self.pair).result
-        pairs = self.pairs(result, result)
-        named = {"axis": axis, "dtype": dtype, "reverse": reverse, "block": block, "grid": grid,
-                 "include_initial": include_initial, "timing": timing}  # fmt: skip
-        found = self.run("gpureduce.kernels.jobs", "scan", pairs, array, schedule.current(),
-                         **named)  # fmt: skip
+        block = self.domain.condition.usual_block if block is None else block
+        found = self._added(
+            array, result, result, block, axis=axis, dtype=dtype, grid=grid, reverse=reverse,
+            include_initial=include_initial, timing=timing,
+        )  # fmt: skip
         if out is None:
             return found
         groups.checked_out(out, array, found.value.shape, found.value.dtype)[...] = found.value
@@ -290,11 +288,17 @@ class Kernel(registry.UserKernel):
         if stream is not None:
             raise ValueError("stream is for arrays on a GPU; this one is in host memory")
         array = arrays.as_array(arr)
+        return self._added(
+            array, array.dtype, dtype, block, dtype=dtype, grid=grid, finish=finish, timing=timing
+        )
+
+    def _added(
+        self, array: Any, source: np.dtype[Any], wanted: Any, block: int | None, **named: Any
+    ) -> Any:
+        """The sum of a host array, or its running sums, on the emulator."""
         self.check_size(array.size, block)
-        pairs = self.pairs(array.dtype, dtype)
-        named = {"dtype": dtype, "block": block, "grid": grid, "finish": finish, "timing": timing}
-        named["order"] = schedule.current()
-        return self.run("gpureduce.kernels.jobs", "add", pairs, array, **named)
+        pairs, order = self.pairs(source, wanted), schedule.current()
+        return self.run("gpureduce.kernels.jobs", "add", pairs, array, order, block=block, **named)
 
     def check_size(self, n: int, block: int | None) -> None:
         """Raises for a number of elements that a kernel without n does not add up."""
