@@ -35,15 +35,22 @@
     {                                                                                              \
         return PyModuleDef_Init(&module_definition);                                               \
     }
-/* The specification of a type that Python code cannot make objects of: `slots` describe it. */
-#define GR_TYPE_SPEC(type_name, object)                                                            \
+/* Defines a function that makes the type that `slots` describe, keeps it in `type` and adds it to a
+ * module. It returns 0, or -1 with an exception set. */
+#define GR_TYPE(make, type, type_name, object, more_flags)                                         \
     static PyType_Spec spec = {                                                                    \
         .name = "gpureduce." type_name,                                                            \
         .basicsize = sizeof(object),                                                               \
-        .flags =                                                                                   \
-            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,     \
+        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | (more_flags),                     \
         .slots = slots,                                                                            \
-    };
+    };                                                                                             \
+    int make(PyObject *module)                                                                     \
+    {                                                                                              \
+        type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec, NULL);                      \
+        return type ? PyModule_AddType(module, type) : -1;                                         \
+    }
+/* For types that Python code cannot make objects of. */
+#define GR_MADE_BY_C Py_TPFLAGS_DISALLOW_INSTANTIATION
 
 /* Frees an object of such a type, at the end of its Py_tp_dealloc. */
 static inline void gr_free_object(PyObject *object)

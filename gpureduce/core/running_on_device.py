@@ -143,9 +143,9 @@ def last_sum(
     device = devices.choose_device("emulator")
     if plan.strategy.kind != "scan":
         launch = plan.launch(device, schedule)
-        return bytes(getattr(module, f"{how}_sum")(array, launch, kept)[0])
+        return bytes(getattr(module, how)(array, launch, kept)[0])
     result = plan.conversion.result
     run = arguments_of_run(module, plan.strategy, array, result, plan.block, plan.grid)
-    getattr(module, f"{how}_run")(*run, device.index, schedule.number, schedule.seed, kept)
+    getattr(module, how)(*run, device.index, schedule.number, schedule.seed, kept)
     entries: Array = run[-1]
     return entries[-1:].tobytes().ljust(8, b"\0")

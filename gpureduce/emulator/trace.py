@@ -101,7 +101,7 @@ def count_run(*arguments: Any) -> tuple[KernelCounts, dict[str, Contention]]:
 
     The arguments are those of C's `run`. All blocks run.
     """
-    (_, block, grid, *_), found, (of_global, of_shared), _ = traced.count_run(*arguments)
+    (_, block, grid, *_), found, (of_global, of_shared), _ = traced.counted(*arguments)
     counted, _ = _launch(len(arguments[1]), (block, grid, 1, 1), grid, found)
     return counted, {"global": Contention(*of_global), "shared": Contention(*of_shared)}
 
@@ -112,13 +112,13 @@ def count_sum(array: np.ndarray[Any, Any], launch: Launch) -> tuple[bytes, dict[
     One more counter, `busiest_warp_requests`, holds the global load requests and the atomics of the
     warp that has most of them. All blocks run.
     """
-    (bits, *_), *counted = traced.count_sum(array, launch)
+    (bits, *_), *counted = traced.counted(array, launch)
     return bits, *_totals(*counted)
 
 
 def count_entries(*arguments: Any) -> tuple[dict[str, int], int]:
     """The same counters and blocks of running sums. The arguments are those of C's `run`."""
-    return _totals(*traced.count_run(*arguments)[1:])
+    return _totals(*traced.counted(*arguments)[1:])
 
 
 def _totals(found: _Counted, _: Any, of_all: tuple[int, int]) -> tuple[dict[str, int], int]:

@@ -167,7 +167,7 @@ def test_nothing_races_in_running_sums_along_an_axis(shape, axis, is_hard):
             traced, ("f", 4), how, _host.LOAD_F32, False, 0, {"axes": 1 << axis, "running": 1}
         )
         schedule, entries, reports = Schedule(order, 3), np.empty(shape, np.float32), []
-        traced.watched_run(request, x, None, entries, 0, schedule.number, schedule.seed, reports)
+        traced.watched(request, x, None, entries, 0, schedule.number, schedule.seed, reports)
         assert json.loads(reports[0])["races"] == []
         assert entries.tobytes() == exact.cumsum(x, axis).tobytes()
 

@@ -90,7 +90,7 @@ def test_nothing_races(name, dtype, exactly):
         if refusal(name, array):
             continue
         out, reports = np.empty(array.shape[1 - axis], dtype), []
-        traced.watched_run(request(name, dtype, axis, exactly), array, None, out, reports)
+        traced.watched(request(name, dtype, axis, exactly), array, None, out, reports)
         assert json.loads(reports[0])["races"] == [], (name, array.shape)
         want = gpureduce.sum(array, "exact", axis=axis).value
         assert exactly or np.allclose(out, want, rtol=1e-3)
@@ -104,6 +104,6 @@ def test_digits_do_not_race(dtype):
     for axis in (0, 1):
         words, reports = np.empty((array.shape[1 - axis], 75), np.int64), []
         how = request("exact_levels", dtype, axis, True, as_digits=True)
-        traced.watched_run(how, array, None, words, reports)
+        traced.watched(how, array, None, words, reports)
         assert json.loads(reports[0])["races"] == []
         assert np.array_equal(words, gpureduce.digits(array, axis))

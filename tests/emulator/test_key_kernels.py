@@ -44,7 +44,7 @@ def test_nothing_races(name):
             registry.find(name), conversion, values, ids, count
         )
         reports = []
-        traced.watched_run(*arguments, reports)
+        traced.watched(*arguments, reports)
         assert json.loads(reports[0])["races"] == []
         want = gpureduce.segment_sum(values, ids, num_segments=count).value
         assert arguments[3].tobytes() == want.tobytes()

@@ -86,7 +86,7 @@ def examine_keys(built, name: str, kernel: str, n: int, order: str) -> list[dict
                              segments=7, sorted=0, check=True, strategy=number)  # fmt: skip
     module.free_scratch()
     place = 0, schedule.number, schedule.seed
-    module.watched_run(request, values, ids, out, *place, reports)
+    module.watched(request, values, ids, out, *place, reports)
     if name.startswith("right_") and kernel != "key_fixed":  # its floats are no uint32
         assert out.tolist() == np.bincount(ids, values, 7).tolist()
     return json.loads(reports[0])["races"]

@@ -36,7 +36,7 @@ def watch(values, numbers, count, *, by_offsets=False, is_sorted=0, exactly=None
     how = request(
         dtype, count, exactly, by_offsets=by_offsets, sorted=is_sorted, as_digits=as_digits
     )
-    traced.watched_run(how, values, numbers, out, reports)
+    traced.watched(how, values, numbers, out, reports)
     assert json.loads(reports[0])["races"] == []
     return out
 

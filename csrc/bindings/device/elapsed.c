@@ -72,13 +72,7 @@ static PyType_Slot slots[] = {
     {0, NULL},
 };
 
-GR_TYPE_SPEC("Elapsed", elapsed_object)
-
-int gr_make_elapsed_type(PyObject *module)
-{
-    elapsed_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec, NULL);
-    return elapsed_type ? 0 : -1;
-}
+GR_TYPE(gr_make_elapsed_type, elapsed_type, "Elapsed", elapsed_object, GR_MADE_BY_C)
 
 PyObject *gr_elapsed_of(gr_times *times)
 {

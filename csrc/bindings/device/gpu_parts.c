@@ -247,10 +247,4 @@ static PyType_Slot slots[] = {
     {0, NULL},
 };
 
-GR_TYPE_SPEC("Parts", parts_object)
-
-int gr_make_parts_type(PyObject *module)
-{
-    parts_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec, NULL);
-    return parts_type ? 0 : -1;
-}
+GR_TYPE(gr_make_parts_type, parts_type, "Parts", parts_object, GR_MADE_BY_C)

@@ -442,30 +442,15 @@ static int take_numbers(job *j, PyObject *object, char kind, gr_array *array)
     return fits ? 0 : -1;
 }
 
-static PyObject *run_beside(job *j, PyObject *object)
-{
-    const gr_input inputs[] = {{"the array", j->in}, {name_of_other(j), j->other}, {NULL, NULL}};
-    gr_array out, counts = {0}, means = {0};
-    PyObject *done = NULL;
-    if (gr_view_beside(object, "out", j->request.stream, j->request.device, &out) < 0)
-        return NULL;
-    j->out = &out;
-    if (gr_check_out(j->request.sums.bytes, &out, inputs) == 0 &&
-        take_numbers(j, j->counts, 'i', &counts) == 0 &&
-        take_numbers(j, j->means, 'f', &means) == 0)
-        done = run(j);
-    gr_array_done(&means);
-    gr_array_done(&counts);
-    gr_array_done(&out);
-    return done;
-}
-
 static PyObject *run_views(job *j, const gr_view_object *values, PyObject *const object[3])
 {
     const gr_groups_request *request = &j->request;
     const gr_view_object *index = NULL;
-    gr_array where;
+    gr_array beside = {0}, out = {0}, counts = {0}, means = {0};
+    PyObject *done = NULL;
+    const char *name = name_of_other(j);
     j->in = &values->array;
+    j->out = &out;
     j->request.stream = values->stream;
     j->request.device = values->array.device;
     if (!has_its_elements(j) || (request->by_segment && !(index = view_of(object[1]))))
@@ -473,17 +458,22 @@ static PyObject *run_views(job *j, const gr_view_object *values, PyObject *const
     size_t size = gr_load_size(gr_numpy_type_of_kind(j->in->kind, j->in->bytes)->load);
     if (!is_aligned(j->in, index ? "the elements of values" : "the array's elements", size))
         return NULL;
-    if (index || object[1] == Py_None) {
-        j->other = index ? &index->array : NULL;
-        return run_beside(j, object[2]);
-    }
-    if (gr_view_beside(object[1], name_of_other(j), request->stream, request->device, &where) < 0)
-        return NULL;
-    j->other = &where;
+    bool is_beside = !index && object[1] != Py_None;
     bool is_mask = request->axes.term < GR_TERM_PRODUCT && !request->axes.ranges.kind;
-    PyObject *done =
-        is_mask || is_aligned(&where, name_of_other(j), size) ? run_beside(j, object[2]) : NULL;
-    gr_array_done(&where);
+    j->other = index ? &index->array : is_beside ? &beside : NULL;
+    const gr_input inputs[] = {{"the array", j->in}, {name, j->other}, {NULL, NULL}};
+    if ((!is_beside ||
+         (gr_view_beside(object[1], name, request->stream, request->device, &beside) == 0 &&
+          (is_mask || is_aligned(&beside, name, size)))) &&
+        gr_view_beside(object[2], "out", request->stream, request->device, &out) == 0 &&
+        gr_check_out(request->sums.bytes, &out, inputs) == 0 &&
+        take_numbers(j, j->counts, 'i', &counts) == 0 &&
+        take_numbers(j, j->means, 'f', &means) == 0)
+        done = run(j);
+    gr_array_done(&means);
+    gr_array_done(&counts);
+    gr_array_done(&out);
+    gr_array_done(&beside);
     return done;
 }
 

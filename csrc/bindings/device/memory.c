@@ -162,25 +162,23 @@ static PyObject *dlpack(PyObject *self, PyObject *args)
 /* --- the type ----------------------------------------------------------------------------------
  */
 
-int gr_make_memory_type(PyObject *module)
-{
-    static PyMethodDef methods[] = {
-        {"read", read_bytes, METH_NOARGS,
-         "read()\n--\n\nThe bytes, copied to the host when they have been written."},
-        {"dlpack", dlpack, METH_VARARGS,
-         "dlpack(code, bits, shape, strides, stream)\n--\n\nA DLPack capsule."},
-        {NULL, NULL, 0, NULL},
-    };
-    static PyGetSetDef properties[] = {
-        {"pointer", get_pointer, NULL, "The address on the device.", NULL},
-        {NULL, NULL, NULL, NULL, NULL},
-    };
-    static PyType_Slot slots[] = {
-        {Py_tp_dealloc, drop}, {Py_tp_methods, methods}, {Py_tp_getset, properties}, {0, NULL}};
-    GR_TYPE_SPEC("Memory", memory)
-    memory_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec, NULL);
-    return memory_type ? 0 : -1;
-}
+static PyMethodDef methods[] = {
+    {"read", read_bytes, METH_NOARGS,
+     "read()\n--\n\nThe bytes, copied to the host when they have been written."},
+    {"dlpack", dlpack, METH_VARARGS,
+     "dlpack(code, bits, shape, strides, stream)\n--\n\nA DLPack capsule."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef properties[] = {
+    {"pointer", get_pointer, NULL, "The address on the device.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_dealloc, drop}, {Py_tp_methods, methods}, {Py_tp_getset, properties}, {0, NULL}};
+
+GR_TYPE(gr_make_memory_type, memory_type, "Memory", memory, GR_MADE_BY_C)
 
 static gr_status allocate(memory *m, gr_error *error)
 {

@@ -130,15 +130,14 @@ static PyMethodDef methods[] = {
      "segments=-1, by_offsets=False, sorted=-1, check=False, as_digits=False, block=0, grid=0, "
      "strategy=-1)\n--\n\n"
      "What is decided about sums of elements of a kind, for run(): along the axes of a bit mask, "
-     "or "
-     "by segment if their number is given. initial: a pair of numbers, for the real and the "
+     "or by segment if their number is given. initial: a pair of numbers, for the real and the "
      "imaginary part. strategy: a kernel, or -1."},
     {"run", gr_py_run, METH_VARARGS,
      "run(request, values, mask or ids or offsets, out, device=0, order=0, seed=0)\n--\n\n"
      "Stores the sums: (strategy, block, grid, launches, times, problem). Of Views, puts the "
      "launches on their stream and does not wait, unless ids are checked; the times are None, or "
-     "to "
-     "be read later. Of NumPy arrays, which are sent to the device, they are (h2d, kernel, d2h) in "
+     "to be read later. Of NumPy arrays, which are sent to the device, they are (h2d, kernel, d2h) "
+     "in "
      "ms. problem: None, or (whether ids are not sorted, place, number there, number beside it)."},
     {"view_index", gr_py_view_index, METH_VARARGS,
      "view_index(values, ids or offsets, name)\n--\n\n"

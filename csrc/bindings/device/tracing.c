@@ -81,10 +81,10 @@ static PyObject *recorded(gr_recorder *recorder, size_t samples)
 }
 
 /* Reads a kernel's launch over n elements. Returns false with an exception set on failure. */
-static int read_pass(PyObject *asked, unsigned long long n, gr_request *request)
+static int read_pass(PyObject *named, unsigned long long n, gr_request *request)
 {
     gr_launch_request launch;
-    if (gr_read_launch(asked, GR_HOST_ARRAY, &launch) < 0)
+    if (gr_read_launch(named, GR_HOST_ARRAY, &launch) < 0)
         return 0;
     if (launch.asked < 0 || !gr_has_kernels(launch.asked) || !n) {
         PyErr_SetString(PyExc_ValueError, "no such kernel, or no elements");
@@ -157,7 +157,7 @@ static const gr_sample every_team = {0, UINT64_MAX, 1, 0};
 
 static PyObject *py_count_axis(PyObject *Py_UNUSED(self), PyObject *args)
 {
-    gr_launch_request launch;
+    gr_request launch;
     gr_launched launched = {0};
     gr_recording recording = {&every_team, 1, NULL};
     gr_call call;
@@ -165,17 +165,13 @@ static PyObject *py_count_axis(PyObject *Py_UNUSED(self), PyObject *args)
     unsigned long long rows, columns;
     int axis;
     if (!PyArg_ParseTuple(args, "KKiO", &rows, &columns, &axis, &object) ||
-        gr_read_launch(object, GR_HOST_ARRAY, &launch) < 0)
+        !read_pass(object, rows && columns, &launch))
         return NULL;
-    if (launch.asked < 0 || !gr_has_kernels(launch.asked) || !rows || !columns) {
-        PyErr_SetString(PyExc_ValueError, "no such kernel, or no elements");
-        return NULL;
-    }
-    gr_groups_request request = {.load = (int)launch.request.load,
-                                 .acc = launch.request.acc,
-                                 .strategy = launch.asked,
-                                 .block = launch.request.block,
-                                 .grid = launch.request.grid};
+    gr_groups_request request = {.load = (int)launch.load,
+                                 .acc = launch.acc,
+                                 .strategy = launch.strategy,
+                                 .block = launch.block,
+                                 .grid = launch.grid};
     gr_begin_call(&call, 0, 0);
     gr_run_axis_pass(&request, (size_t[]){rows, columns}, axis, start_recording, &recording,
                      &launched, &call.error);
@@ -218,11 +214,18 @@ static PyObject *py_counter_names(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED
     );
 }
 
+/* Calls run() if the first argument is a request, else sum(). */
+static PyObject *add(PyObject *self, PyObject *args)
+{
+    PyObject *first = PyTuple_Size(args) > 0 ? PyTuple_GetItem(args, 0) : Py_None;
+    return PyCapsule_CheckExact(first) ? gr_py_run(self, args) : gr_py_sum(self, args);
+}
+
 /* Starts and stops the race detector or a recorder within one call. Between two calls, a signal
  * handler could raise an exception in Python, and the detector would keep running. Appends what
  * stop() returns to the list that is the last argument, also if the sum fails. */
-static PyObject *traced(PyObject *self, PyObject *args, PyCFunction add,
-                        int (*start)(gr_recorder **), PyObject *(*stop)(gr_recorder *))
+static PyObject *traced(PyObject *self, PyObject *args, int (*start)(gr_recorder **),
+                        PyObject *(*stop)(gr_recorder *))
 {
     gr_recorder *recorder = NULL;
     Py_ssize_t last = PyTuple_Size(args) - 1;
@@ -265,19 +268,9 @@ static PyObject *stop_watch(gr_recorder *Py_UNUSED(recorder))
     return report;
 }
 
-static PyObject *watched(PyObject *self, PyObject *args, PyCFunction add)
+static PyObject *py_watched(PyObject *self, PyObject *args)
 {
-    return traced(self, args, add, start_watch, stop_watch);
-}
-
-static PyObject *py_watched_sum(PyObject *self, PyObject *args)
-{
-    return watched(self, args, gr_py_sum);
-}
-
-static PyObject *py_watched_run(PyObject *self, PyObject *args)
-{
-    return watched(self, args, gr_py_run);
+    return traced(self, args, start_watch, stop_watch);
 }
 
 static PyObject *contention(const gr_contention *of)
@@ -293,7 +286,7 @@ static gr_recorder *recorder_of_all(int keeps_steps)
 
 /* Adds up the counts of all launches of a sum. Returns its result, the counts, the counts of
  * atomics by address, and the blocks. */
-static PyObject *counted(PyObject *self, PyObject *args, PyCFunction add)
+static PyObject *py_counted(PyObject *self, PyObject *args)
 {
     gr_contention global, shared;
     uint64_t blocks, requests;
@@ -313,16 +306,6 @@ static PyObject *counted(PyObject *self, PyObject *args, PyCFunction add)
                              (unsigned long long)blocks, (unsigned long long)requests);
     Py_XDECREF(sum);
     return NULL;
-}
-
-static PyObject *py_count_run(PyObject *self, PyObject *args)
-{
-    return counted(self, args, gr_py_run);
-}
-
-static PyObject *py_count_sum(PyObject *self, PyObject *args)
-{
-    return counted(self, args, gr_py_sum);
 }
 
 static PyObject *place_row(const void *recorder, size_t i)
@@ -373,14 +356,9 @@ static PyObject *stop_replay(gr_recorder *recorder)
     return found;
 }
 
-static PyObject *py_replay_sum(PyObject *self, PyObject *args)
+static PyObject *py_replay(PyObject *self, PyObject *args)
 {
-    return traced(self, args, gr_py_sum, start_replay, stop_replay);
-}
-
-static PyObject *py_replay_run(PyObject *self, PyObject *args)
-{
-    return traced(self, args, gr_py_run, start_replay, stop_replay);
+    return traced(self, args, start_replay, stop_replay);
 }
 
 PyMethodDef gr_trace_methods[] = {
@@ -394,33 +372,27 @@ PyMethodDef gr_trace_methods[] = {
     {"count_axis", py_count_axis, METH_VARARGS,
      "count_axis(rows, columns, axis, launch)\n--\n\n"
      "The first launch of a sum along an axis: (block, grid, what count_pass() tells)."},
-    {"count_run", py_count_run, METH_VARARGS,
-     "count_run(...)\n--\n\n"
-     "What all launches of run() with these arguments do: its result, what count_pass() tells, a "
-     "pair of (atomics, addresses, most to one address, turns), in global and in shared memory, "
-     "and "
-     "a pair: the blocks, and the global loads and atomics of the warp with most of them."},
-    {"count_sum", py_count_sum, METH_VARARGS, "count_sum(...)\n--\n\nThe same of sum()."},
-    {"replay_sum", py_replay_sum, METH_VARARGS,
-     "replay_sum(..., kept)\n--\n\n"
-     "As sum(). Appends to a list, also where the sum fails: the steps as bytes, the names of "
-     "their "
-     "kinds, the places (file, line), the arrays (name, launch, in shared memory, first, bytes, "
-     "bytes of an element, shift), the launches (grid, block)."},
-    {"replay_run", py_replay_run, METH_VARARGS,
-     "replay_run(..., kept)\n--\n\nThe same with the arguments of run()."},
+    {"counted", py_counted, METH_VARARGS,
+     "counted(...)\n--\n\n"
+     "What all launches of sum() or run() with these arguments do: its result, what count_pass() "
+     "tells, a pair of (atomics, addresses, most to one address, turns), in global and in shared "
+     "memory, and a pair: the blocks, and the global loads and atomics of the warp with most of "
+     "them."},
+    {"replay", py_replay, METH_VARARGS,
+     "replay(..., kept)\n--\n\n"
+     "As sum() or run(). Appends to a list, also where the sum fails: the steps as bytes, the "
+     "names of their kinds, the places (file, line), the arrays (name, launch, in shared memory, "
+     "first, bytes, bytes of an element, shift), the launches (grid, block)."},
     {"shared_wavefronts", py_shared_wavefronts, METH_VARARGS,
      "shared_wavefronts(offsets, mask, size, store)\n--\n\n"
      "Wavefronts of one warp instruction on shared memory, and how few they could be."},
     {"recorder_limits", py_recorder_limits, METH_NOARGS,
      "How many bytes of warp instructions are kept at most, and for one; and how many steps."},
     {"counter_names", py_counter_names, METH_NOARGS, "The names of the counters, in order."},
-    {"watched_sum", py_watched_sum, METH_VARARGS,
-     "watched_sum(..., reports)\n--\n\n"
-     "As sum(), and looks for races. Appends what was found to a list, as JSON, also where the sum "
-     "fails; nothing if there was no memory for it."},
-    {"watched_run", py_watched_run, METH_VARARGS,
-     "watched_run(..., reports)\n--\n\nThe same with the arguments of run()."},
+    {"watched", py_watched, METH_VARARGS,
+     "watched(..., reports)\n--\n\n"
+     "As sum() or run(), and looks for races. Appends what was found to a list, as JSON, also "
+     "where the sum fails; nothing if there was no memory for it."},
     {NULL, NULL, 0, NULL},
 };
 

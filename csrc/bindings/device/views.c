@@ -294,10 +294,4 @@ static PyType_Slot slots[] = {
     {0, NULL},
 };
 
-GR_TYPE_SPEC("View", gr_view_object)
-
-int gr_make_view_type(PyObject *module)
-{
-    gr_view_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec, NULL);
-    return gr_view_type ? PyModule_AddObjectRef(module, "View", (PyObject *)gr_view_type) : -1;
-}
+GR_TYPE(gr_make_view_type, gr_view_type, "View", gr_view_object, GR_MADE_BY_C)

@@ -94,17 +94,6 @@ static PyType_Slot slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec spec = {
-    .name = "gpureduce._host.ContextValue",
-    .basicsize = sizeof(value_object),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
-    .slots = slots,
-};
+static PyTypeObject *value_type;
 
-int gr_add_context_value_type(PyObject *module)
-{
-    PyObject *type = PyType_FromModuleAndSpec(module, &spec, NULL);
-    int added = type ? PyModule_AddObjectRef(module, "ContextValue", type) : -1;
-    Py_XDECREF(type);
-    return added;
-}
+GR_TYPE(gr_add_context_value_type, value_type, "_host.ContextValue", value_object, 0)

@@ -472,17 +472,6 @@ static PyType_Slot slots[] = {
     {0, NULL},
 };
 
-static PyType_Spec spec = {
-    .name = "gpureduce._host.Exact",
-    .basicsize = sizeof(exact_object),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
-    .slots = slots,
-};
+static PyTypeObject *exact_type;
 
-int gr_add_exact_type(PyObject *module)
-{
-    PyObject *type = PyType_FromModuleAndSpec(module, &spec, NULL);
-    int added = type ? PyModule_AddObjectRef(module, "Exact", type) : -1;
-    Py_XDECREF(type);
-    return added;
-}
+GR_TYPE(gr_add_exact_type, exact_type, "_host.Exact", exact_object, 0)
