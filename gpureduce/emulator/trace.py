@@ -106,25 +106,15 @@ def count_run(*arguments: Any) -> tuple[KernelCounts, dict[str, Contention]]:
     return counted, {"global": Contention(*of_global), "shared": Contention(*of_shared)}
 
 
-def count_sum(array: np.ndarray[Any, Any], launch: Launch) -> tuple[bytes, dict[str, int], int]:
-    """A whole sum, of these numbers: its accumulator, the counters of all launches, the blocks.
+def count_sum(*arguments: Any) -> tuple[bytes, dict[str, int], int]:
+    """A sum or running sums: the sum's accumulator, the counters of all launches, the blocks.
 
-    One more counter, `busiest_warp_requests`, holds the global load requests and the atomics of the
-    warp that has most of them. All blocks run.
+    The arguments are those of C's `sum` or `run`. One more counter, `busiest_warp_requests`, holds
+    the global load requests and the atomics of the warp that has most of them. All blocks run.
     """
-    (bits, *_), *counted = traced.counted(array, launch)
-    return bits, *_totals(*counted)
-
-
-def count_entries(*arguments: Any) -> tuple[dict[str, int], int]:
-    """The same counters and blocks of running sums. The arguments are those of C's `run`."""
-    return _totals(*traced.counted(*arguments)[1:])
-
-
-def _totals(found: _Counted, _: Any, of_all: tuple[int, int]) -> tuple[dict[str, int], int]:
-    blocks, requests = of_all
+    (bits, *_), found, _, (blocks, requests) = traced.counted(*arguments)
     counters = dict(zip(NAMES, _total(found), strict=True))
-    return counters | {"busiest_warp_requests": requests}, blocks
+    return bits, counters | {"busiest_warp_requests": requests}, blocks
 
 
 # The first team to run, the number of teams to run from there on, the weight of each team (the

@@ -369,7 +369,7 @@ class ScanSubject(Subject):
 
     def _counted_on(self, array: Array, case: Case) -> tuple[dict[str, int], int, Array]:
         how = self._arguments(_emulator_traced, array, case)
-        return *trace.count_entries(*how), self._unsigned(how[-1])
+        return *trace.count_sum(*how)[1:], self._unsigned(how[-1])
 
     def _arguments(self, module: Any, array: Array, case: Case) -> tuple[Any, ...]:
         return running_on_device.arguments_of_run(
