@@ -60,9 +60,9 @@ _Record = Callable[[list[_Array], Any, int, int, Schedule], list[Recording]]
 class Replay(ReplayData):
     """One run of a kernel, step by step; see `replay`.
 
-    Its attributes are the fields of the JSON, which docs/replay.md describes. `value` is None if the
-    kernel failed; of running sums, `value` and `expected` are the last one. `beside` is the replay of
-    another kernel, or of the other order of a race.
+    Its attributes are the fields of the JSON, which docs/replay.md describes. `value` is None if
+    the kernel failed; of running sums, `value` and `expected` are the last one. `beside` is the
+    replay of another kernel, or of the other order of a race.
 
     >>> import gpureduce
     >>> shown = gpureduce.replay("sequential", n=64, block=32)

@@ -162,6 +162,7 @@ class Parts:
 NOTHING = Parts()
 
 
+@lru_cache
 def precision(dtype: np.dtype[Any]) -> int:
     """Integers up to 2 to this power are exact."""
     return exact.FORMATS.get(dtype.name, (8 * dtype.itemsize - (dtype.kind == "i"), 0))[0]
@@ -289,9 +290,9 @@ def record(
             raise
     finally:
         traced.free_scratch()
-    steps, *lists, launches = kept[0]
-    pairs = np.frombuffer(launches, "u4").reshape(-1, 2).tolist()
-    return Recording(bits, fault, np.frombuffer(steps, _STEP), *lists, [*map(tuple, pairs)])
+    steps, kinds, places, arrays, launches = kept[0]
+    table, pairs = np.frombuffer(steps, _STEP), np.frombuffer(launches, "u4").reshape(-1, 2)
+    return Recording(bits, fault, table, kinds, places, arrays, [(a, b) for a, b in pairs.tolist()])
 
 
 def read(

@@ -398,7 +398,8 @@ PyMethodDef gr_trace_methods[] = {
     {"count_sum", py_count_sum, METH_VARARGS, "count_sum(...)\n--\n\nThe same of sum()."},
     {"replay_sum", py_replay_sum, METH_VARARGS,
      "replay_sum(..., kept)\n--\n\n"
-     "As sum(). Appends to a list, also where the sum fails: the steps as bytes, the names of their "
+     "As sum(). Appends to a list, also where the sum fails: the steps as bytes, the names of "
+     "their "
      "kinds, the places (file, line), the arrays (name, launch, in shared memory, first, bytes, "
      "address, bytes of an element), the launches as bytes (grid, block)."},
     {"replay_run", py_replay_run, METH_VARARGS,
