@@ -66,6 +66,7 @@ CONDITIONAL = {
                                "part", "Let threads without an element go on with 0"]),
     "small31": ("at_most_992", ["s has room for blocks of up to 992 threads"]),
     "versions": ("powers_of_two", []),
+    "const_n_tree": ("powers_of_two at_most_256", ["tried with n = 4096 alone"]),
     "lambda_in_kernel": ("powers_of_two", []),
     "no_zero_pad": ("powers_of_two full_blocks", ["Store 0 where there is no element"]),
     "two_steps_in_a_line": ("powers_of_two lockstep", ["elements 48 to 63 were added twice"]),
@@ -106,6 +107,7 @@ CONDITIONAL = {
     "unguarded_load": ("powers_of_two full_blocks", ["line 4: thread 4 reads in[4]"]),
     "unused_load": ("full_blocks", ["line 3: thread 4 reads in[4]; in has 1 element"]),
     "activemask": ("lockstep", ["name only lanes that happen to run together"]),
+    "named_max": ("powers_of_two", ["48, 24, 12, 6, 3, 1"]),
     "four_each": ("full_blocks", ["test the bounds of each read"]),
     "one_block_constant": ("256", ["The constant 1048576 of the text was 8192"]),
     "large_constant": ("256", ["The constant 1048576 of the text was 8192"]),
@@ -271,6 +273,7 @@ VARIANTS = {
     "beyond": ("grid_for_block", _RIGHT_INDEX | {"out[blockIdx.x]": "out[blockIdx.x + 1]"}),
     "never": ("grid_for_block", _RIGHT_INDEX | {
         "float": "int", "0.0f": "0", "tid == 0": "tid == blockDim.x"}),
+    "named_max": ("grid_for_block", _RIGHT_INDEX | {"wrong_factor": "max"}),
     "mean": ("grid_for_block", _RIGHT_INDEX | {
         "out[blockIdx.x] = s[0]": "atomicAdd(out, s[0] / n)"}),
     "int_cells": ("grid_for_block", _RIGHT_INDEX | {"__shared__ float": "__shared__ int"}),
