@@ -70,8 +70,6 @@ CONDITIONAL = {
     "lambda_in_kernel": ("powers_of_two", []),
     "no_zero_pad": ("powers_of_two full_blocks", ["Store 0 where there is no element"]),
     "two_steps_in_a_line": ("powers_of_two lockstep", ["elements 48 to 63 were added twice"]),
-    "templated_block": ("powers_of_two at_most_512 full_blocks lockstep", [
-        "from[32]", "Read from[at + THREADS] only where at + THREADS < n, to lift this"]),
     "two_loads": ("powers_of_two full_blocks", ["where every thread has 2 elements"]),
     "macro_head": ("powers_of_two", ["48, 24, 12, 6, 3, 1"]),
     "macro_step": ("256", ["line 14: thread 256 writes cache[256]",
@@ -96,7 +94,6 @@ CONDITIONAL = {
     "barrier_first": ("powers_of_two", ["48, 24, 12, 6, 3, 1"]),
     "kahan": ("powers_of_two", []),
     "blelloch_up": ("powers_of_two", []),
-    "vec_forms": ("powers_of_two", []),
     "two_elements_untested": ("powers_of_two full_blocks", [
         "thread 4 reads in[4]; in has 1 element (its guard begins at the next 16 bytes). Read "
         "in[i] only where i < n, to lift this"]),
@@ -114,9 +111,9 @@ CONDITIONAL = {
 }  # fmt: skip
 RIGHT = (
     "adding_operator agg_activemask aligned_struct arch700 conversion_outside function_pointer "
-    "file_scope flat2d guide_fence last_block_sample launch_bounds sdk_multiblock_cg star_plus "
-    "swap_loop typedef_real visual_studio void_global warp_atomic whole_program coalesced_reduce "
-    "half_sum number_in_template shorts_int two_ints_template vectors_of_4 launched_with_float "
+    "flat2d guide_fence last_block_sample launch_bounds sdk_multiblock_cg star_plus typedef_real "
+    "visual_studio void_global warp_atomic whole_program coalesced_reduce half_sum "
+    "number_in_template shorts_int two_ints_template vectors_of_4 launched_with_float "
     "vectors_and_tail lookback_volatile exch_flag_volatile_read window_lookback add4_by_value "
     "grid_threads atomic_reference atomic_flag butterfly half2_sum cas_float hillis_steele "
     "chunk_ceil warps_leave inc_wraps padded_cells mask_of_half exch_loop warp_handshake "
@@ -131,14 +128,12 @@ WRONG = {
     "alias_grid_race": ["missing: __syncthreads()"],
     "comment_volatile": ["it races"],
     "dev_array_of_block": ["it races"],
-    "device_counter_nofence": ["it races", "__device__ memory"],
     "oddwarps": [],
     "split_one_line": ["part of a block misses a barrier"],
     "two_line_step": ["missing: __syncthreads()"],
     "uninit_local": [],
     "volatile_partial": ["it races"],
     "bytes_in_a_byte": [],
-    "few_partials": ["of block 2048 writes parts[2048]; parts has 2048 elements"],
     "least": ["least: computes the minimum, not the sum"],
     "maximum": ["largest: computes the maximum, not the sum; gpureduce judges sums"],
     "no_atomic": ["line 6: both add to out[0] at once", "use atomicAdd(&out[0], ...)",
@@ -183,7 +178,6 @@ WRONG = {
     "block_fence": ["missing: __threadfence()"],
     "no_reset": ["line 15: right once, wrong in the next launch: count is not 0 again; let the "
                  "last thread set count = 0"],
-    "ticket_unfenced": ["count is not 0 again", "it races"],
     "init_unsynced": ["it races: line 4 writes what line 7 updates in another thread: put a "
                       "__syncthreads() between the two lines", "1 pair of lines that race"],
     "break_out": ["line 8 leaves before the __syncthreads() of line 10"],
@@ -192,7 +186,6 @@ WRONG = {
     "sum_squares": ["computes the sum of the squares, not the sum"],
     "blelloch_unsynced": ["missing: __syncthreads()"],
     "volatile_no_ticket": ["missing: grid.sync()"],
-    "group_branch": ["line 13: __syncthreads() stands in the if of line 11"],
     "sum_of_all_lanes": ["Line 6 writes what line 10 reads in another thread: put a "
                          "__syncthreads() between the two lines"],
     "vectors_behind_one": ["line 7: thread 0 uses a float4 at an address that is not a multiple"],
