@@ -613,11 +613,3 @@ def test_a_frame_and_a_film(tmp_path):
         assert film.n_frames == 3
     with pytest.raises(ValueError, match=r"\.gif"):
         shown.film(tmp_path / "rung.png")
-
-
-def test_a_recording_stops_at_the_most_steps():
-    with pytest.raises(
-        ValueError, match=r"16,384 steps for n=16,384 with blocks of 64, or never ends: use n="
-    ):
-        gpureduce.replay("missing_barrier", 16384, schedule="random 3")
-    assert gpureduce.replay("sequential", 1000).is_right

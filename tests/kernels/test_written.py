@@ -25,7 +25,6 @@ WRITTEN = Path(__file__).parent / "written"
 
 # The condition under which each is right, and words of its verdict.
 CONDITIONAL = {
-    "class_of_shared": ("powers_of_two at_most_512", ["at 1024, element 512 was left out"]),
     "coarse": ("256 full_blocks", ["where every thread has 8 elements",
                                   "Take blockDim.x in place of the constant to lift this"]),
     "defined_block": ("at_most_256", ["line 9: thread 256 writes cell[256]; cell has 256 elements",
@@ -54,7 +53,6 @@ CONDITIONAL = {
     "never_ends": ("powers_of_two", ["at 96, it ended its process by signal 8", "end it by <"]),
     "one_block_in_place": ("powers_of_two full_blocks",
                            ["every thread of its one block has 2 elements"]),
-    "one_block_shared": ("1024 full_blocks", ["for blocks of 1024 threads"]),
     "overrun_static": ("at_most_64", ["line 7: thread 64 writes part[64]; part has 64 elements"]),
     "packed_steps": ("powers_of_two full_blocks", ["thread 1 reads cell[96]"]),
     "by4": ("powers_of_two full_blocks", ["Add the elements behind the last full part, too"]),
