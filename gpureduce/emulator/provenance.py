@@ -138,16 +138,7 @@ class Tracer:
             self.known.setdefault(total, sum((one for one in first if one), NOTHING))
         if is_exchange:
             second = [self._get(lane, one[0]) for lane, one in zip(lanes, results, strict=True)]
-            for lane, given, got in zip(lanes, values, results, strict=True):
-                self._may_add(lane, given[0].code, got[0].code)
         return tuple(map(self._number, first)), tuple(map(self._number, second))
-
-    def _may_add(self, lane: _Lane, given: int, got: int) -> None:
-        """Keeps the sum of what a lane gives and gets in an exchange, which it mostly adds up."""
-        if given in self.known and got in self.known:
-            code = given + got & _MASK
-            self.known.setdefault(code, self.known[given] + self.known[got])
-            self.passed[lane].add(code)
 
     def _number(self, parts: Parts | None) -> int | None:
         return None if parts is None else self.parts.setdefault(parts, len(self.parts))

@@ -60,43 +60,9 @@ _Record = Callable[[list[_Array], Any, int, int, Schedule], list[Recording]]
 class Replay(ReplayData):
     """One run of a kernel, step by step; see `replay`.
 
-    Attributes
-    ----------
-    strategy
-        The name of the strategy or the kernel.
-    n, dtype, block
-        The launch, as in `sum`.
-    schedule
-        The order of threads.
-    value, expected
-        The sum that came out, and the right one; of running sums, the last one. `value` is None if
-        the kernel failed.
-    bound
-        How far a right sum may be from `expected`, by the rounding of floats; 0: it is exact.
-    fault
-        Why the kernel failed; empty if it did not.
-    elements
-        The elements that are added up.
-    launches
-        For each launch: blocks of its grid, threads of a block.
-    arrays
-        The arrays that the kernel accesses.
-    steps
-        What each warp does, in the order in which it happened.
-    parts
-        Sets of elements. `Step.parts` has numbers of these.
-    unknown
-        The first step that passes on a value of which it is not known which elements it contains;
-        None: there is none. Up to there all are known. A value that is no plain sum of elements is
-        one of these.
-    texts
-        The kernel's files: the lines of each.
-    start
-        The step that the page opens at.
-    marks, race
-        The two steps that race, and what would order them; None unless a race was asked for.
-    beside
-        The replay of another kernel, or of the other order of a race, to be shown beside this one.
+    Its attributes are the fields of the JSON, which docs/replay.md describes. `value` is None if
+    the kernel failed; of running sums, `value` and `expected` are the last one. `beside` is the
+    replay of another kernel, or of the other order of a race.
 
     >>> import gpureduce
     >>> shown = gpureduce.replay("sequential", n=64, block=32)

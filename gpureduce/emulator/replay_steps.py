@@ -43,8 +43,8 @@ _STEP = np.dtype(
 class Recording:
     """One run of a kernel on the traced emulator, as the C side gives it: see steps.h.
 
-    `fault` says why a launch failed, and is empty if none did. `bits` is the accumulator. `table`
-    has a step more than MOST_STEPS if the kernel makes more.
+    `fault` is empty if no launch failed. `bits` is the accumulator. `table` has a step more than
+    MOST_STEPS if the kernel makes more.
     """
 
     bits: bytes
@@ -81,35 +81,8 @@ class Memory:
 class Step:
     """What a warp does at once: an access to memory, a collective, a barrier, or the end of lanes.
 
-    Attributes
-    ----------
-    launch, block, warp
-        Where: the launch, the block of its grid, the warp of the block, each from 0.
-    kind
-        ``"load"``, ``"store"``, ``"atomic"``, ``"fence"``, ``"copy"``, ``"end"``, or the name of a
-        barrier or a collective, such as ``"__syncthreads"`` and ``"__shfl_down_sync"``.
-    file, line
-        Where the kernel's text has it; line 0 where that is not known.
-    lanes
-        The lanes that take part.
-    array
-        The number of the array in `Replay.arrays`; None unless the step accesses memory.
-    offsets, bytes
-        By lane: the place in the array, in bytes; and how many bytes each lane accesses.
-    owner
-        The block whose shared memory it is, by lane; empty for the step's own block.
-    values, results
-        By lane: what it loads, stores, or gives to a collective. What an atomic leaves in memory,
-        or what a lane gets from a collective; else empty.
-    sources
-        The lane that each lane reads in a shuffle. Of a copy: the place in the source array, in
-        bytes, and the number of that array.
-    parts, result_parts
-        By lane: the number in `Replay.parts` of the elements that the value and the result contain;
-        None where that is not known. Empty for steps without sums.
-    counts
-        What the step adds to the counters of `explain`. Lanes may come to one instruction at
-        different times, in several steps: the last one has the counts.
+    Its attributes are the fields of a step in the JSON, which docs/replay.md describes. Empty: not
+    for this kind of step. A None in `parts` or `result_parts`: these elements are not known.
     """
 
     launch: int
@@ -189,6 +162,7 @@ class Parts:
 NOTHING = Parts()
 
 
+@lru_cache
 def precision(dtype: np.dtype[Any]) -> int:
     """Integers up to 2 to this power are exact."""
     return exact.FORMATS.get(dtype.name, (8 * dtype.itemsize - (dtype.kind == "i"), 0))[0]
@@ -316,7 +290,9 @@ def record(
             raise
     finally:
         traced.free_scratch()
-    return Recording(bits, fault, np.frombuffer(kept[0][0], _STEP), *kept[0][1:])
+    steps, kinds, places, arrays, launches = kept[0]
+    table, pairs = np.frombuffer(steps, _STEP), np.frombuffer(launches, "u4").reshape(-1, 2)
+    return Recording(bits, fault, table, kinds, places, arrays, [(a, b) for a, b in pairs.tolist()])
 
 
 def read(

@@ -19,7 +19,7 @@ from gpureduce.core.results import SumResult
 from gpureduce.core.schedule import Schedule
 from gpureduce.emulator.explain import explain
 from gpureduce.emulator.races import races
-from gpureduce.emulator.replay_steps import Recording, record
+from gpureduce.emulator.replay_steps import MOST_STEPS, Recording, record
 from gpureduce.kernels.trials import Case, Failure, subject_of
 
 Tell = Callable[[str, object], None]
@@ -86,4 +86,6 @@ def record_all(
         ctypes.CDLL(None).fflush(None)
         with open(os.devnull, "w") as nothing:  # what the kernel prints comes once
             os.dup2(nothing.fileno(), 1)
+        if len(found[-1].table) > MOST_STEPS:
+            break  # it is refused
     return tuple(found)

@@ -255,7 +255,10 @@ def _listen(
     Where other processes take the processors, a quiet child gets up to four times as long.
     """
     results, output = streams
-    data, open_ = b"", [results, output]  # in this order: the end of results comes after output
+    data, open_ = (
+        bytearray(),
+        [results, output],
+    )  # in this order: the end of results comes after output
     quiet_end, used, more_time = time.monotonic() + job.quiet_s, _cpu_s(child), 3
     while open_:
         left = min(end, quiet_end) - time.monotonic()
@@ -274,13 +277,14 @@ def _listen(
             open_ = open_ if more else [results]
         if results in ready:
             more = os.read(results, 1 << 16)
-            data = _take_messages(data + more, outcome)
+            data += more
+            data = _take_messages(data, outcome)
             quiet_end, used, more_time = time.monotonic() + job.quiet_s, _cpu_s(child), 3
             open_ = open_ if more else []
     return True
 
 
-def _take_messages(data: bytes, outcome: Outcome) -> bytes:
+def _take_messages(data: bytearray, outcome: Outcome) -> bytearray:
     """Takes the whole messages at the start of the data. Returns the rest."""
     while len(data) >= HEAD.size:
         size = HEAD.size + HEAD.unpack(data[: HEAD.size])[0]

@@ -183,7 +183,7 @@ class _Careful(pickle.Unpickler):
         raise pickle.UnpicklingError(f"{module}.{name} is not expected from a kernel's process")
 
 
-def read(data: bytes) -> Any:
+def read(data: bytes | bytearray) -> Any:
     """A message that a child wrote."""
     return _Careful(io.BytesIO(data)).load()
 

@@ -243,7 +243,8 @@ def test_a_kernel_of_yours_beside_others():
     own, named = gpureduce.kernel(TREE), gpureduce.kernel(gpureduce.source("sequential").text)
     rows = list(
         gpureduce.benchmark(
-            ["sequential", own, named], [1000], repeats=2, device="emulator", blocks=[64, 256],
+            ["sequential", own, named], [1000], ["int32"], repeats=2, device="emulator",
+            blocks=[64, 256],
             measure=["kernel", "apart", "host", "call", "count"],
         )
     )  # fmt: skip

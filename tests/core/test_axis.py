@@ -20,7 +20,7 @@ from exact_cases import FLOATS, FORMATS, GENERATORS
 from segment_calls import COMPLEX, INTEGERS, assert_same
 
 ALL = INTEGERS + FLOATS + COMPLEX
-EXAMPLES = int(os.environ.get("GPUREDUCE_AXIS_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("GPUREDUCE_AXIS_EXAMPLES", "20"))
 
 
 def row_by_row(array, axis, mask, keepdims, strategy, **keywords):

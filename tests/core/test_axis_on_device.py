@@ -30,7 +30,7 @@ ROWS = [
     "row_tile",
 ]
 COLUMNS = ["column_thread", "column_packs", "column_tiles"]
-EXAMPLES = int(os.environ.get("GPUREDUCE_AXIS_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("GPUREDUCE_AXIS_EXAMPLES", "20"))
 
 seeds = st.integers(0, 2**32 - 1)
 shapes = st.lists(st.integers(0, 9), min_size=0, max_size=5).map(tuple)

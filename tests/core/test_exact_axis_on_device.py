@@ -15,7 +15,7 @@ from cases import DEVICES, numpy_dtype
 from exact_cases import FLOATS, FORMATS, hard
 from producers import ByDLPack, ByInterface, on_device
 
-EXAMPLES = int(os.environ.get("GPUREDUCE_AXIS_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("GPUREDUCE_AXIS_EXAMPLES", "20"))
 seeds = st.integers(0, 2**32 - 1)
 shapes = st.lists(st.integers(0, 9), min_size=0, max_size=5).map(tuple)
 

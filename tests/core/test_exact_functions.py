@@ -18,7 +18,7 @@ from gpureduce import exact
 from gpureduce.core import moments
 
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
-ROUNDS = int(os.environ.get("GPUREDUCE_EXACT_EXAMPLES", "60"))
+ROUNDS = int(os.environ.get("GPUREDUCE_EXACT_EXAMPLES", "20"))
 
 
 def dtype_of(name):

@@ -28,7 +28,7 @@ from segment_calls import (
     segment_by_segment,
 )
 
-EXAMPLES = int(os.environ.get("GPUREDUCE_SEGMENT_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("GPUREDUCE_SEGMENT_EXAMPLES", "20"))
 PLACES = {"cpu": by_host, "emulator": by_kernels, "device": in_place}
 each_place = pytest.mark.parametrize("call", PLACES.values(), ids=PLACES)
 KINDS = ["any", "one", "half", "zipf", "few", "sorted", "falling", "runs"]

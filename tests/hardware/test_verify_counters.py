@@ -312,6 +312,7 @@ def test_record_of_the_counters():
             assert row["difference"] >= 0, row
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not RECORD.exists(), reason="not measured yet")
 def test_the_record_is_judged_as_it_would_be_today():
     """By the same model. Better reasons need no card: `verify-counters --again` writes them."""

@@ -54,19 +54,13 @@ def locked(take: str, after: str = "") -> str:
 # The ticket says that a block has drawn it, and not that the block has stored its sum.
 EARLY = {
     "an early ticket": SUM + DRAW + STORE + LAST,
-    "atomicInc": SUM + "unsigned ticket = atomicInc(&count, gridDim.x - 1);\n" + STORE + LAST,
     "another counter": SUM + DRAW + STORE + "atomicAdd(&done, 1);" + LAST,
-    "fences on both sides": SUM + "__threadfence();" + DRAW + "__threadfence();" + STORE
-    + "atomicMax(&done, ticket);" + LAST,
     "the same counter": SUM + "unsigned ticket = atomicAdd(&count, 1) & 0xffff;\n" + STORE
     + "atomicAdd(&count, 65536);" + LAST,
-    "an exchange": SUM + DRAW + STORE + "atomicExch(&lock, 1);" + LAST,
     "a second ticket": SUM + DRAW + STORE + "unsigned other = atomicAdd(&done, 1);"
     + LAST.replace("(ticket", "(other == 12345678 || ticket"),
     "the sum itself": SUM + DRAW + STORE + "atomicAdd(out, s * 0);"
     + LAST.replace("out[0] = t", "atomicExch(out, t)"),
-    "the first line": "__shared__ unsigned ticket;\nif (threadIdx.x == 0) ticket = "
-    "atomicAdd(&count, 1);\n" + SUM + STORE + "atomicAdd(&done, 1);" + LAST,
     "a store behind the barrier": """__shared__ unsigned ticket;
     float s = block_sum(in, n);
     if (threadIdx.x == 0) ticket = atomicAdd(&count, 1);
@@ -79,10 +73,7 @@ EARLY = {
 TRIES = "for (int k = 0; k < 50; k++)"
 LOCKS = {
     "a lock that is tried once": locked("if (atomicCAS(&lock, 0, 1) == 0)"),
-    "by an exchange": locked("if (atomicExch(&lock, 1) == 0)"),
-    "tried with a fence": locked("if (atomicCAS(&lock, 0, 1) == 0)", "__threadfence();"),
     "its result is ignored": locked("atomicCAS(&lock, 0, 1);", "__threadfence();"),
-    "an exchange is ignored": locked("atomicExch(&lock, 1);", "__threadfence();"),
     "tried 50 times": f"{SUM}{TRIES} if (atomicCAS(&lock, 0, 1) == 0) {{ __threadfence(); "
     "*out += s; __threadfence(); atomicExch(&lock, 0); break; }",
     "looked at, then taken": locked("while (atomicAdd(&lock, 0) != 0) ; atomicExch(&lock, 1);",
@@ -161,10 +152,6 @@ RIGHT = {
     for (unsigned b = 1; b < groups; b++) part += slots[32768 + b - (b <= g)];
     out[0] = part;
     count = 0;""",
-    "a statistic with a lock": SUM + """if (atomicCAS(&lock, 0, 1) == 0) {
-        __threadfence(); atomicAdd(&done, 1); __threadfence(); atomicExch(&lock, 0);
-    }
-    atomicAdd(out, s);""",
     "a lock in shared memory": WARPS + """if (threadIdx.x % 32 == 0) {
         while (atomicCAS(&drawn, 0, 1) != 0) ;
         __threadfence_block(); total += v; __threadfence_block();

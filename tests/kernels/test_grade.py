@@ -139,7 +139,8 @@ def test_files_that_are_no_specs(tmp_path):
 
 
 def test_forms_of_a_grade(tmp_path, capsys):
-    spec = {"title": "T", "require": [{"rule": "right", "points": 2}, {"rule": "use foo"}]}
+    spec = {"title": "T", "require": [{"rule": "right", "points": 2}, {"rule": "use foo"}],
+            "dtypes": ["int32"]}  # fmt: skip
     grade = gpureduce.grade(TREE, spec)
     assert float(grade) == 2 and grade.most == 3 and "T: 2 of 3 points" in str(grade)
     told = json.loads(grade.to_json())
@@ -152,7 +153,9 @@ def test_forms_of_a_grade(tmp_path, capsys):
         (2, 2, "passed"),
         (0, 1, "failed"),
     ]
-    (tmp_path / "spec.toml").write_text('[[require]]\nrule = "right"\npoints = 4\n')
+    (tmp_path / "spec.toml").write_text(
+        'dtypes = ["int32"]\n[[require]]\nrule = "right"\npoints = 4\n'
+    )
     (tmp_path / "my.cu").write_text(TREE)
     paths = [str(tmp_path / "spec.toml"), str(tmp_path / "my.cu")]
     assert main(["grade", *paths, "--json"]) == 0
@@ -295,7 +298,7 @@ def test_a_count_that_gets_no_processor_has_more_time(monkeypatch):
 
 def test_a_rule_has_an_exit_status(tmp_path, capsys):
     (tmp_path / "spec.toml").write_text(
-        '[[require]]\nrule = "right"\n[[require]]\nrule = "use foo"\n'
+        'dtypes = ["int32"]\n[[require]]\nrule = "right"\n[[require]]\nrule = "use foo"\n'
     )
     (tmp_path / "my.cu").write_text(TREE)
     words = ["grade", str(tmp_path / "spec.toml"), str(tmp_path / "my.cu"), "--rule"]

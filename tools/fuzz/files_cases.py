@@ -16,7 +16,11 @@ import numpy as np
 
 import gpureduce
 from gpureduce import _emulator, lectures
-from gpureduce.core import calibration, devices, fast_table, table_files
+from gpureduce.bench import record
+from gpureduce.bench.suites import axis, exact, scoreboard, segments, several_devices
+from gpureduce.core import calibration, devices, fast_table, json_files, table_files
+from gpureduce.hardware import report, verify_counters
+from gpureduce.lectures.tables import show
 from tools.fuzz import commands, consumers, mutations, notes
 from tools.fuzz.outcomes import Answer, Failure, attempt, describe
 
@@ -118,21 +122,49 @@ def _calibration_file(rng: Random, folder: Path) -> str:
 # --- records -------------------------------------------------------------------------------------
 
 
+def _text_of(kind: str, text: Callable[[Any], str]) -> Callable[[Path], object]:
+    def read(path: Path) -> str:
+        with json_files.naming(path):
+            return text(record.load(path, kind))
+
+    return read
+
+
+def _counters_text(path: Path) -> str:
+    with json_files.naming(path):
+        return report.markdown(verify_counters.read(path))
+
+
+# The records of cards, by the beginnings of their names, and what makes a text of each.
+_READERS: dict[str, Callable[[Path], object]] = {
+    "bench": _text_of("bench", scoreboard.markdown), "exact": _text_of("exact", exact.markdown),
+    "axis": _text_of("axis", axis.as_text), "segments": _text_of("segments", segments.as_text),
+    "devices": _text_of("devices", several_devices.as_text), "wavefronts": report.load_patterns,
+    "lecture": lambda path: str(show(lectures.load(path))), "counters": _counters_text,
+}  # fmt: skip
+
+
 @functools.cache
-def _lecture(name: str) -> Any:
-    record = json.loads((_DATA / name).read_text())
-    record["rows"] = record["rows"][:4]
-    return record
+def _few(path: Path) -> Any:
+    """A record with few rows."""
+    made = json.loads(path.read_text())
+    few = {key: one[:3] if isinstance(one, list) and len(one) > 40 and key != "cpu" else one
+           for key, one in made.items()}  # fmt: skip
+    if "seen" in made:
+        few["seen"] = made["seen"] | {"launches": made["seen"]["launches"][:2]}
+    return few
 
 
-def _lecture_record(rng: Random, folder: Path) -> str:
-    names = sorted(path.name for path in _DATA.glob("lecture_*.json"))
-    path = folder / "record.json"
-    _write(rng, path, _lecture(rng.choice(names)))
-    answer = attempt(lambda: lectures.load(path))
-    if answer.error is not None:
-        return _documented(answer)
-    return "right"
+def _card_record(rng: Random, folder: Path) -> str:
+    """It is read, or a ValueError names the file."""
+    name = rng.choice([*_READERS])
+    path = folder / f"{name}_card.json"
+    _write(rng, path, _few(rng.choice(sorted(_DATA.glob(f"{name}_*.json")))))
+    notes.add(name)
+    answer = attempt(lambda: _READERS[name](path))
+    if isinstance(answer.error, ValueError) and not str(answer.error).startswith(f"{path}: "):
+        raise Failure(f"the file is not named: {describe(answer.error)}") from answer.error
+    return _documented(answer) if answer.error is not None else "right"
 
 
 @functools.cache
@@ -179,8 +211,8 @@ def _clip_file(path: Path) -> None:
 
 
 KINDS: tuple[Callable[[Random, Path], str], ...] = (
-    _load_table, _load_table, _use_table, _use_table, _calibration_file, _lecture_record,
-    _counter_record,
+    _load_table, _load_table, _use_table, _use_table, _calibration_file, _card_record,
+    _card_record, _counter_record,
 )  # fmt: skip
 
 

@@ -324,12 +324,6 @@ static PyObject *array_row(const void *arrays, size_t i)
                          (unsigned long long)array->allocation, array->element);
 }
 
-static PyObject *launch_row(const void *launches, size_t i)
-{
-    const uint32_t *launch = (const uint32_t *)launches + 2 * i;
-    return Py_BuildValue("II", launch[0], launch[1]);
-}
-
 static PyObject *step_name(const void *Py_UNUSED(context), size_t i)
 {
     return PyUnicode_FromString(gr_step_name((unsigned)i));
@@ -346,12 +340,13 @@ static PyObject *stop_replay(gr_recorder *recorder)
 {
     gr_record(NULL);
     gr_kept_steps kept = gr_recorded_replay(recorder);
-    PyObject *found = Py_BuildValue("y#NNNN", kept.step_count ? (const char *)kept.steps : "",
+    PyObject *found = Py_BuildValue("y#NNNy#", kept.step_count ? (const char *)kept.steps : "",
                                     (Py_ssize_t)(kept.step_count * sizeof *kept.steps),
                                     list_of(GR_STEP_KINDS, step_name, NULL),
                                     list_of(kept.place_count, place_row, recorder),
                                     list_of(kept.array_count, array_row, kept.arrays),
-                                    list_of(kept.launch_count, launch_row, kept.launches));
+                                    kept.launch_count ? (const char *)kept.launches : "",
+                                    (Py_ssize_t)(kept.launch_count * sizeof *kept.launches * 2));
     gr_recorder_free(recorder);
     return found;
 }
@@ -382,7 +377,7 @@ PyMethodDef gr_trace_methods[] = {
      "replay(..., kept)\n--\n\n"
      "As sum() or run(). Appends to a list, also where the sum fails: the steps as bytes, the "
      "names of their kinds, the places (file, line), the arrays (name, launch, in shared memory, "
-     "first, bytes, bytes of an element, shift), the launches (grid, block)."},
+     "first, bytes, address, bytes of an element), the launches as bytes (grid, block)."},
     {"shared_wavefronts", py_shared_wavefronts, METH_VARARGS,
      "shared_wavefronts(offsets, mask, size, store)\n--\n\n"
      "Wavefronts of one warp instruction on shared memory, and how few they could be."},

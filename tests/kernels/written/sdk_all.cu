@@ -51,32 +51,6 @@ template <class T> __global__ void reduce0(T *g_idata, T *g_odata, unsigned int 
     if (tid == 0) g_odata[blockIdx.x] = sdata[0];
 }
 template <class T, unsigned int blockSize>
-__global__ void reduce4(T *g_idata, T *g_odata, unsigned int n)
-{
-    cg::thread_block cta = cg::this_thread_block();
-    T *sdata = SharedMemory<T>();
-    unsigned int tid = threadIdx.x;
-    unsigned int i = blockIdx.x * (blockDim.x * 2) + threadIdx.x;
-    T mySum = (i < n) ? g_idata[i] : 0;
-    if (i + blockSize < n) mySum += g_idata[i + blockSize];
-    sdata[tid] = mySum;
-    cg::sync(cta);
-    for (unsigned int s = blockDim.x / 2; s > 32; s >>= 1) {
-        if (tid < s) {
-            sdata[tid] = mySum = mySum + sdata[tid + s];
-        }
-        cg::sync(cta);
-    }
-    cg::thread_block_tile<32> tile32 = cg::tiled_partition<32>(cta);
-    if (cta.thread_rank() < 32) {
-        if (blockSize >= 64) mySum += sdata[tid + 32];
-        for (int offset = tile32.size() / 2; offset > 0; offset /= 2) {
-            mySum += tile32.shfl_down(mySum, offset);
-        }
-    }
-    if (cta.thread_rank() == 0) g_odata[blockIdx.x] = mySum;
-}
-template <class T, unsigned int blockSize>
 __global__ void reduce5(T *g_idata, T *g_odata, unsigned int n)
 {
     cg::thread_block cta = cg::this_thread_block();
