@@ -100,8 +100,8 @@ struct Race {
     Address address;
     Missing missing;
     uint64_t count;
-    bool differ;   /* two stores: of different values; else true */
-    bool fenced;   /* a read or store after a fenced store and an atomic: only it lacks a fence */
+    bool differ;   /* whether two stores have different values; else true */
+    bool fenced;   /* the earlier side has a fence and an atomic: only the later lacks a fence */
     bool together; /* two stores at one site in the same step, so that no barrier orders them */
 };
 
@@ -113,11 +113,11 @@ struct Overwriting {
     unsigned char before[16];
 };
 
-/* An atomic after which its block stopped, or its warp. */
+/* An atomic after which its block, or its warp, was stopped. */
 struct Stop {
     unsigned block, thread;
     Site site;
-    bool whole; /* the block */
+    bool whole; /* whether the block was stopped */
 };
 
 /* A read of shared memory that no thread has written, or of a lane that takes no part. */
@@ -159,7 +159,7 @@ struct Watch {
     std::vector<Divergence> divergences;
     std::map<std::pair<const void *, int>, Unwritten> unwritten; /* the first one at each site */
     std::set<std::vector<int>> divergent_lines; /* of `divergences`: each set is reported once */
-    size_t atomics = 0; /* places of atomics, if one of them passed on what a fence published */
+    size_t atomics = 0; /* number of places, if an atomic passed on what a fence published */
     std::vector<Stop> stops;
     bool failed = false;    /* out of memory */
     size_t event_count = 0; /* of the running launch */
