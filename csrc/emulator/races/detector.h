@@ -60,7 +60,7 @@ struct Event {
 struct Variable {
     VectorClock if_fenced, grid;
     std::map<unsigned, VectorClock> block;
-    /* The last one of them, and the lanes that have loaded its value: block and slot */
+    /* The last such atomic or store, and the lanes that have loaded its value: block and slot */
     unsigned writer = ~0u, slot = 0;
     uint32_t time = 0;
     std::set<std::pair<unsigned, unsigned>> readers;
@@ -153,7 +153,7 @@ struct Watch {
     Overwriting overwriting = {};
     std::map<std::tuple<const void *, int, Access, const void *, int, Access>, size_t> race_of;
     /* By site: plain loads, less the loads after which the lane made an atomic at the same address.
-     * A compare-and-swap begins with such a load, a guess. */
+     * A compare-and-swap loop begins with such a load, whose value is only a guess. */
     std::map<std::pair<const void *, int>, long> loads;
     std::set<const void *> polls; /* places at which a lane repeated a volatile load */
     std::vector<Divergence> divergences;
