@@ -8,8 +8,8 @@
 
 #include <pthread.h>
 
-/* A lock of a file, for it. If another thread held the lock at a fork, the child's copy would stay
- * locked, so the forking thread takes it first. */
+/* A file's lock, and handlers for it. If another thread held it at a fork, the child's copy would
+ * stay locked, so the forking thread takes it first. */
 #define GR_FILE_LOCK                                                                               \
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;                                       \
     static void take_lock(void)                                                                    \

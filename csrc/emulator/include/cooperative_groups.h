@@ -158,7 +158,7 @@ GR_INTRINSIC coalesced_group coalesced_threads(GR_SITE)
     return coalesced_group(__activemask(file, line));
 }
 
-/* A block or a tile, as a helper takes it that serves both. */
+/* A block or a tile: for functions that take either. */
 class thread_group
 {
     unsigned lanes = 0; /* of a tile; 0: a block */

@@ -44,7 +44,7 @@ GR_INTRINSIC unsigned short gr_float_to_half(float value)
         return 0x7fff;
     if (magnitude >= 0x477ff000) { /* rounds to 2^16 or more */
         rounded = 0x7c00;
-    } else if (magnitude < 0x38800000) { /* subnormal: 0.5 is followed by multiples of 2^-24 */
+    } else if (magnitude < 0x38800000) { /* subnormal: floats in [0.5, 1) are multiples of 2^-24 */
         float tiny = 0.5f + (value < 0 ? -value : value);
         memcpy(&rounded, &tiny, sizeof rounded);
         rounded -= 0x3f000000;

@@ -149,7 +149,7 @@ GR_LOAD(__ldlu, load)
 GR_LOAD(__ldcv, load)
 #undef GR_LOAD
 
-/* The load of elements that are read once, so of loops that may be long. They hear of Ctrl-C. */
+/* A load of elements that are read once, as in long loops. Now and then, it checks for Ctrl-C. */
 template <typename T> GR_ACCESS T __ldcs(const T *address)
 {
     GR_TRACE_ACCESS(load, address);

@@ -161,7 +161,7 @@ cudaError_t cudaGetLastError(void);
 cudaError_t cudaMalloc(void **out, size_t size);
 cudaError_t cudaFree(void *pointer);
 cudaError_t cudaFreeAsync(void *pointer, cudaStream_t stream);
-/* Memory pools: all of them are one, which keeps nothing. */
+/* Memory pools. All handles stand for one pool, which caches no memory. */
 cudaError_t cudaMemPoolCreate(cudaMemPool_t *pool, const struct cudaMemPoolProps *props);
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, enum cudaMemPoolAttr attribute,
                                     void *value);

@@ -99,8 +99,8 @@ template <typename A, typename B> GR_INTRINSIC auto max(A a, B b) -> decltype(a 
     typedef decltype(a + b) T;
     return (T)a < (T)b || a != a ? (T)b : (T)a;
 }
-/* The host's functions return NaN if one argument is a signaling NaN. These do not. Macros with
- * arguments, because C++ has no second function of the same name and types. */
+/* The host's functions return NaN if one argument is a signaling NaN. These do not. They are
+ * macros, because C++ allows no second function of the same name and types. */
 #define fminf(a, b) ::min((float)(a), (float)(b))
 #define fmaxf(a, b) ::max((float)(a), (float)(b))
 

@@ -1,2 +1,2 @@
-/* Included by projects of Visual Studio, for an editor that knows no CUDA. */
+/* Visual Studio projects include this file, so that the editor finds CUDA's variables. */
 #include <cuda_runtime.h>

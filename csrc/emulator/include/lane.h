@@ -58,10 +58,10 @@ GR_BUILTIN uint3 threadIdx;
 GR_BUILTIN uint3 blockIdx;
 GR_BUILTIN dim3 blockDim;
 GR_BUILTIN dim3 gridDim;
-GR_BUILTIN char *gr_shared;      /* the block's dynamic shared memory */
-GR_BUILTIN unsigned gr_loads;    /* by __ldcs() */
-GR_BUILTIN const void *gr_place; /* the last __syncthreads() of the running lane in the code */
-GR_BUILTIN const char *gr_shared_name; /* of that memory in the kernel; null: not known */
+GR_BUILTIN char *gr_shared;            /* the block's dynamic shared memory */
+GR_BUILTIN unsigned gr_loads;          /* the number of calls of __ldcs() */
+GR_BUILTIN const void *gr_place;       /* code address of the running lane's last __syncthreads() */
+GR_BUILTIN const char *gr_shared_name; /* name of `gr_shared` in the kernel; null: not known */
 
 /* The collectives of a warp's lanes. */
 enum gr_collective {

@@ -32,7 +32,7 @@ struct gr_variable {
     }
 };
 
-/* The bytes of an element of an array, also of a std::array; of others, all. */
+/* The bytes of an element of an array or a std::array; of other types, all bytes. */
 template <typename T, typename = void> struct gr_element {
     static constexpr size_t bytes = sizeof(T);
 };

@@ -60,7 +60,7 @@ struct Event {
 struct Variable {
     VectorClock if_fenced, grid;
     std::map<unsigned, VectorClock> block;
-    /* The last one of them, and the lanes that have loaded its value: block and slot */
+    /* The last such atomic or store, and the lanes that have loaded its value: block and slot */
     unsigned writer = ~0u, slot = 0;
     uint32_t time = 0;
     std::set<std::pair<unsigned, unsigned>> readers;
@@ -100,8 +100,8 @@ struct Race {
     Address address;
     Missing missing;
     uint64_t count;
-    bool differ;   /* two stores: of different values; else true */
-    bool fenced;   /* a read or store after a fenced store and an atomic: only it lacks a fence */
+    bool differ;   /* whether two stores have different values; else true */
+    bool fenced;   /* the earlier side has a fence and an atomic: only the later lacks a fence */
     bool together; /* two stores at one site in the same step, so that no barrier orders them */
 };
 
@@ -113,11 +113,11 @@ struct Overwriting {
     unsigned char before[16];
 };
 
-/* An atomic after which its block stopped, or its warp. */
+/* An atomic after which its block, or its warp, was stopped. */
 struct Stop {
     unsigned block, thread;
     Site site;
-    bool whole; /* the block */
+    bool whole; /* whether the block was stopped */
 };
 
 /* A read of shared memory that no thread has written, or of a lane that takes no part. */
@@ -153,13 +153,13 @@ struct Watch {
     Overwriting overwriting = {};
     std::map<std::tuple<const void *, int, Access, const void *, int, Access>, size_t> race_of;
     /* By site: plain loads, less the loads after which the lane made an atomic at the same address.
-     * A compare-and-swap begins with such a load, a guess. */
+     * A compare-and-swap loop begins with such a load, whose value is only a guess. */
     std::map<std::pair<const void *, int>, long> loads;
     std::set<const void *> polls; /* places at which a lane repeated a volatile load */
     std::vector<Divergence> divergences;
     std::map<std::pair<const void *, int>, Unwritten> unwritten; /* the first one at each site */
     std::set<std::vector<int>> divergent_lines; /* of `divergences`: each set is reported once */
-    size_t atomics = 0; /* places of atomics, if one of them passed on what a fence published */
+    size_t atomics = 0; /* number of places, if an atomic passed on what a fence published */
     std::vector<Stop> stops;
     bool failed = false;    /* out of memory */
     size_t event_count = 0; /* of the running launch */

@@ -195,7 +195,7 @@ static Shadow *shadow_of(Worker *w, uintptr_t address)
     return &watch->device;
 }
 
-/* The word is named, as it was not written, and not the access. */
+/* Reports the bytes of this word, the unwritten one, not the start of the access. */
 static void note_unwritten(Worker *w, const Touch &now, uintptr_t word)
 {
     uintptr_t address = word < now.address ? now.address : word;

@@ -74,7 +74,7 @@ static cudaError_t check_device(int device)
     return set_error(device >= 0 && device < count ? cudaSuccess : cudaErrorInvalidDevice);
 }
 
-/* As on a card, a launch fails on a stream of another device than the current one. */
+/* As on a card, a launch fails if its stream belongs to a device that is not the current one. */
 cudaError_t gr::check_stream(cudaStream_t stream)
 {
     return !is_stream(stream) || stream->device == thread_device ? cudaSuccess

@@ -101,7 +101,7 @@ static Attempt attempt_of(const ucontext_t *)
 }
 #endif
 
-/* x86-64 keeps back an address that is not canonical. It lies beyond all memory of a process. */
+/* x86-64 does not report an address that is not canonical. No process has memory there. */
 static bool out_of_reach(const siginfo_t *info)
 {
 #ifdef __x86_64__
@@ -187,11 +187,11 @@ void check_guarded(Launch *launch)
     }
 }
 
-/* The actions before ours. The plain and the traced emulator of one process both set theirs. */
+/* The signal actions before ours. The plain and the traced emulator of a process both set one. */
 static struct sigaction before_segv, before_bus;
 
-/* Not a kernel of this emulator: the action before decides, or the process ends when the access is
- * repeated. */
+/* No kernel of this emulator made the access. Calls the earlier signal action. Without one, the
+ * process ends when the access is repeated. */
 static void pass_to_other(int number, siginfo_t *info, void *context)
 {
     const struct sigaction *before = number == SIGSEGV ? &before_segv : &before_bus;

@@ -9,7 +9,7 @@ namespace gr
 
 /* The bytes without access before and after an allocation. */
 constexpr size_t guard_bytes = size_t(1) << 20;
-/* Where allocations begin on a card. Guarded ones do not; the counters take them as if they did. */
+/* The alignment of allocations on a card. Guarded ones have less, but the counters assume it. */
 constexpr size_t device_alignment = 256;
 
 /* Memory that ends where the bytes without access begin, up to its alignment of 16 bytes. Returns

@@ -26,7 +26,7 @@ constexpr size_t device_shared_optin = 227 << 10;
 constexpr size_t device_shared_reserved = 1 << 10; /* per block, reserved by the system */
 constexpr unsigned device_portable_cluster = 8;
 constexpr unsigned device_largest_cluster = 16;
-constexpr int most_devices = 64; /* that the emulator plays */
+constexpr int most_devices = 64; /* emulated devices */
 
 /* The calling thread's current device. */
 int current_device();

@@ -34,7 +34,7 @@ struct Memory {
     std::map<uintptr_t, Range> ranges; /* by first address */
     size_t device_bytes[most_devices] = {}, host_bytes = 0;
     std::vector<std::pair<uint64_t, size_t>> limits; /* by token; the last one applies */
-    bool guard = false;                              /* new device memory */
+    bool guard = false;                              /* whether new device memory is guarded */
 };
 
 /* Never destroyed: other threads may free their memory while the process exits. */
@@ -57,8 +57,8 @@ static void unlock_memory()
 /* See engine/workspace.c. */
 GR_AROUND_FORK(lock_memory, unlock_memory, unlock_memory)
 
-/* Constructs it at load time. With construction on first use, a fork() during it would leave the
- * child without the constructing thread. */
+/* Constructs memory() at load time. With construction on first use, a fork() during it would leave
+ * the child without the constructing thread. */
 __attribute__((constructor)) static void make_memory()
 {
     memory();

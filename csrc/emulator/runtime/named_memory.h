@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 typedef struct {
-    const char *name; /* NULL: dynamic shared memory, whose name the kernel tells later */
+    const char *name; /* NULL: dynamic shared memory, whose name the kernel sets later */
     uint32_t launch;
     int is_shared, is_open; /* is_open: its size is not known */
     uint64_t first, bytes;  /* address, or distance from the start of a block's shared memory */
@@ -34,8 +34,8 @@ struct MemoryPlace {
 };
 MemoryPlace memory_place(const Worker *w, uintptr_t address);
 
-/* Finds the memory of a launch that has a place: in shared memory the nearest one, in global memory
- * the one that begins last before it. NULL: all are far away. */
+/* Finds a launch's memory for a place: in shared memory the nearest variable, in global memory the
+ * last one that begins before the place. NULL: all are far away. */
 gr_memory *find_memory(std::vector<gr_memory> &list, uint32_t launch, const MemoryPlace &place);
 
 } // namespace gr

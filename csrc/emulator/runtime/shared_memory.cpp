@@ -113,7 +113,7 @@ SharedPlace shared_place(const Worker *w, uintptr_t address, size_t size)
     return found;
 }
 
-/* ASan knows the gaps by itself. */
+/* With AddressSanitizer, which checks the gaps itself, this does nothing. */
 void check_gaps(Worker *w)
 {
 #ifndef GR_ASAN

@@ -18,8 +18,8 @@ class AtThreadEnd
     {
     }
 
-    /* Has `release` called with the pointer when the calling thread ends; nullptr: not any more.
-     * Returns false if out of memory. A second pointer in a thread takes none. */
+    /* Makes the end of the calling thread call release(pointer); nullptr cancels that. Returns
+     * false if out of memory. A thread's second pointer takes no memory. */
     bool keep(void *pointer) const
     {
         return made && pthread_setspecific(key, pointer) == 0;

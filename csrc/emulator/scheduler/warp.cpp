@@ -120,7 +120,7 @@ void gather_lanes(Worker *w, Warp *warp)
         if (lane->file == first->file && lane->line == first->line)
             together |= lanes & -lanes;
     }
-    /* CUDA promises no lane more than itself. So a random order splits them, now and then. */
+    /* CUDA guarantees a lane only itself. So a random schedule sometimes splits the lanes. */
     uint64_t drawn = w->schedule == GR_SCHEDULE_RANDOM ? random_next(&w->random) : 0;
     if (drawn >> 63 && together & (unsigned)drawn)
         together &= (unsigned)drawn;

@@ -16,8 +16,8 @@ using namespace gr;
 
 /* Switches lanes before a memory access, if the schedule asks for it. In lockstep, each lane of a
  * warp comes to its k-th access and lets the others reach theirs before it makes its own. A warp
- * runs on until all its lanes wait or have ended. With another seed than 0, the lanes take turns
- * from the last to the first: branches of a warp have no order. */
+ * runs on until all its lanes wait or have ended. With a seed other than 0, the lanes take turns
+ * from the last to the first, because CUDA defines no order for the branches of a warp. */
 static void take_turns(Worker *w, uintptr_t address, const void *place)
 {
     Lane *me = w->lane;

@@ -85,7 +85,7 @@ typedef struct {
 } gr_counted_step;
 
 /* The atomics that go to one kind of memory. In a warp instruction, lanes with one address take
- * turns: as many as there are lanes with the most frequent address. */
+ * turns, so it takes as many turns as there are lanes with its most frequent address. */
 typedef struct {
     uint64_t atomics, addresses, turns;
     uint64_t most; /* to one address; of shared memory, in one block */
@@ -122,7 +122,7 @@ size_t gr_recorded_lines(const gr_recorder *recorder, const gr_counted_line **li
 size_t gr_recorded_steps(const gr_recorder *recorder, const gr_counted_step **steps);
 /* Gets the counters of one sample: the sum over its teams that ran, unweighted. */
 void gr_recorded_sample(const gr_recorder *recorder, size_t sample, gr_counters *counters);
-/* Gets the number of blocks that ran, and of the warp with the most requests, how many: its global
+/* Gets the number of blocks that ran, and the largest number of requests of any warp: its global
  * loads and atomics, in warp instructions. */
 void gr_recorded_blocks(const gr_recorder *recorder, uint64_t *blocks, uint64_t *most_requests);
 /* Gets the atomics in global memory and in shared memory, by address, of all launches. An address

@@ -115,8 +115,8 @@ struct gr_recorder {
     std::map<std::pair<unsigned, unsigned>, gr::StepRecord> steps; /* by barrier and sync */
     bool first_team;
     uint64_t blocks, most_requests;               /* of a warp */
-    gr::ByAddress global_atomics, shared_atomics; /* of all teams; of this one */
-    gr_contention global, shared;                 /* without those maps */
+    gr::ByAddress global_atomics, shared_atomics; /* of all teams; of the running team */
+    gr_contention global, shared;                 /* without the counts in the two maps */
 
     std::unique_ptr<gr::Replay> replay; /* null: no steps are kept */
 

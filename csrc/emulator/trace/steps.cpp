@@ -101,7 +101,7 @@ bool joins(const Replay *replay, uint32_t number, const Lane *lane, uintptr_t ad
     return !depends(own, own->mask >> lane->index << lane->index, own->kind, address, bytes);
 }
 
-/* Reads what a failing access would, which AddressSanitizer would refuse. */
+/* Reads the bytes of a failing access, too, for which AddressSanitizer would end the process. */
 __attribute__((no_sanitize_address)) static void read_bytes(void *to, uintptr_t from, size_t bytes)
 {
     for (size_t i = 0; i < bytes; ++i)
@@ -131,7 +131,7 @@ void settle(Worker *w)
         uintptr_t first;
         if (w->faulted && !in_shared(w, lane->address) &&
             !device_range(reinterpret_cast<const void *>(lane->address), &first))
-            continue; /* by this access, maybe */
+            continue; /* this access may have caused the fault */
         if (step->kind == GR_STEP_ATOMIC)
             read_bytes(&lane->result, lane->address, std::min<size_t>(step->bytes, 8));
         else

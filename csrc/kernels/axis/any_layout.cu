@@ -1,11 +1,11 @@
 /* any_layout: sums along any axes of an array with any steps, element type and mask.
  *
- * A sum is added up by one thread if neighbouring sums are closer in memory than the elements of a
- * sum, and by a block otherwise. So the lanes of a warp read what lies closest together. If there
+ * One thread adds up a sum if neighbouring sums are closer in memory than the elements of a sum.
+ * Otherwise, a block does. So the lanes of a warp read elements that lie close together. If there
  * are few sums, the elements of each are cut into `shares` of one thread or block each, and a
- * second launch, of row_warp, adds up the sums of the shares.
+ * second launch, of row_lanes, adds up the sums of the shares.
  *
- * Still wasted: a division per dimension and element, and three quarters of each 16-byte load. */
+ * Still wasted: a division per dimension and element; and loads of one element, not of 16 bytes. */
 #include "parts/layout.h"
 #include "parts/matrix.h"
 

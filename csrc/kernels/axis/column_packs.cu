@@ -1,9 +1,9 @@
 /* column_packs: a thread adds up several packs of columns of few rows.
  *
  * With few rows, a thread of column_tiles loads too little before it ends. Here a thread has
- * several packs of a row in flight. If a row is no whole number of packs, or a sum takes more bytes
- * than its column, a thread has single elements, and neighbouring lanes store neighbouring sums.
- * The last ones, too few for a warp, have a thread each. A row is copied if its sums have its type.
+ * several packs of a row in flight. It loads single elements if a row is no whole number of packs,
+ * or if a sum takes more bytes than its column: then neighbouring lanes store neighbouring sums.
+ * The last columns, too few for a warp, have a thread each. A single row is copied if types agree.
  *
  * Still wasted: threads, if there are too few columns to fill the card. */
 #include "parts/columns.h"
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(256, blocks<In, Acc>) column_packs(Matrix<In> 
     bool mostly_stores = std::is_integral<In>::value && in.of.rows * sizeof(In) < sizeof(Acc);
     if (copy_row(in, out))
         return;
-    /* Neighbouring lanes have neighbouring packs, or elements. Those of one thread are 32 apart. */
+    /* Neighbouring lanes have neighbouring packs or elements. A thread's own are 32 apart. */
     size_t first = tid / 32 * 32, lane = tid % 32;
     if (in.has_whole_packs() && !mostly_stores)
         for (size_t i = first * flight + lane; i < columns / width * in.batches();

@@ -3,8 +3,8 @@
  * The lanes of a warp read neighbouring columns, so every sector is used whole, without any
  * exchange between threads: along this axis the obvious kernel is a good one.
  *
- * Still wasted: with few columns most of the card is idle, and a thread has one load in flight
- * after another. */
+ * Still wasted: with few columns most of the card is idle, and a thread has only one load in flight
+ * at a time. */
 #include "parts/matrix.h"
 
 template <typename In, typename Acc>

@@ -6,7 +6,7 @@
  * a second launch, of row_lanes, adds up the sums of the shares. Short rows are laid side by side:
  * `fold` of them make one row of the matrix. `tail` elements are left over.
  *
- * Still wasted: the second launch; and wide loads, where a row is no whole number of packs. */
+ * Still wasted: the second launch; and loads of one element, if rows are not whole packs. */
 #include "parts/columns.h"
 
 template <typename In, typename Acc>
@@ -35,19 +35,19 @@ __global__ void __launch_bounds__(256, blocks_of<In, Acc>)
     else if (from < left)
         of.add_elements(first + (int64_t)team * step, step, team, rows, teams, apart, left - from,
                         next);
-    if (share == shares - 1 && team == 0) /* the array's last rows, too few to make one here */
+    if (share == shares - 1 && team == 0) /* the `tail` elements, too few for a row */
         for (unsigned j = 0; j < width; j++)
             if (from + j * apart < tail)
                 add_short<Acc>(of.sum[j], first[(int64_t)rows * step + j * apart]);
 
     if (teams > 1 || fold > 1) {
-        /* Lanes store neighbours: all packs' first columns, then all second ones. */
+        /* First all packs' first columns, then all second ones: lanes store neighbours. */
         Acc *shared = shared_array<Acc>();
         auto place = [=](unsigned c) { return whole ? c % width * members + c / width : c; };
         for (unsigned j = 0; j < width; j++)
             shared[team * tile_width + j * members + threadIdx.x % members] = Acc(of.sum[j]);
         __syncthreads();
-        /* The sums of all teams, and then those of all columns that are one column of the array. */
+        /* Adds the teams' sums, and then those of the `fold` columns that make one of the array. */
         unsigned columns = unsigned(left < tile_width ? left : tile_width) / fold;
         add_teams(shared, teams, tile_width);
         for (unsigned some = fold, half; some > 1; some = half) {

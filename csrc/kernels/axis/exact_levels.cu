@@ -1,18 +1,18 @@
 /* exact_levels: some lanes of a warp add up one sum in integers, where nothing is rounded.
  *
  * The other kernels of `exact` add up each sum in two or three float64 numbers, which nearly always
- * prove how it is rounded. Sums that they share among blocks and cannot prove come here, and sums
- * that are stored as digits. Each lane cuts its elements into digits of 32 bits, by additions of
- * float64, and adds up each digit. Lanes exchange these sums, and one of them rounds. The lanes of
- * several sums lie so that neighbours in a column read neighbours. Warps that share a long sum add
- * their digits up in global memory, and the last one rounds.
+ * prove its rounding. This kernel adds up sums that several blocks share and that are not proven,
+ * and sums that are stored as digits. Each lane cuts its elements into digits of 32 bits, by
+ * additions of float64, and adds up each digit. Lanes exchange these sums, and one lane rounds.
+ * Neighbouring lanes have neighbouring sums, so they read neighbouring columns. Warps that share a
+ * long sum add their digits up in global memory, and the last warp rounds.
  *
- * Still wasted: to read the elements twice, or more often if their sizes differ widely. */
+ * Still wasted: the elements are read twice, or more often if their sizes differ widely. */
 #include "parts/exact_levels.h"
 #include "parts/matrix.h"
 
-/* Adds up the sums that have a bit in `out.of.unproven`, or all if that is NULL. `words` are
- * GR_LEVELS_WORDS for each sum, all 0, if warps share sums. */
+/* Adds up the sums whose bit in `out.of.unproven` is set, or all sums if that is NULL. If warps
+ * share sums, `words` has GR_LEVELS_WORDS zeros for each sum. */
 template <typename In, typename Acc>
 __global__ void __launch_bounds__(256, 3)
     exact_levels(gr_layout of, Sums<Acc> out, size_t sums, size_t terms, unsigned lanes,

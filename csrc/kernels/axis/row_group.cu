@@ -1,17 +1,17 @@
 /* row_group: 1 to 32 lanes add up one short row.
  *
- * A row of few packs leaves lanes of row_warp idle, and few loads per lane. Here a row takes as
- * many lanes as it has packs, and a warp loads from four times as many rows before it adds. Then
+ * If a row has few packs, many lanes of row_warp are idle, and the others load little. Here a row
+ * takes as many lanes as it has packs, and these lanes load from four rows before they add. Then
  * pairs of lanes exchange sums of different rows: two steps leave each lane with one sum instead of
- * four. Exact sums of float64 are three numbers, and long to merge: there a lane takes four packs.
+ * four. An exact sum of float64 is three numbers, slow to merge: there a lane takes four packs.
  *
- * Still wasted: lanes, if rows are shorter than a pack or no multiple of it: it does not take
- * these.
+ * Still wasted: lanes, if the number of packs is no power of two. Rows that are not a whole number
+ * of packs go to other kernels.
  */
 #include "parts/matrix.h"
 
-/* Adds up four rows by groups of lanes: rows `r`, `r + apart`, ... Starts again with Acc if
- * additions of Sum round, in all lanes. */
+/* Adds up four rows by groups of lanes: rows `r`, `r + apart`, ... If additions of Sum might round,
+ * all lanes start again with Acc. */
 template <typename Sum, typename In, typename Acc>
 __device__ __forceinline__ void add_rows(Matrix<In> in, Sums<Acc> out, size_t r, unsigned lanes)
 {

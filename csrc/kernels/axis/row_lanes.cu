@@ -2,8 +2,8 @@
  *
  * The lanes read neighbouring elements, eight of them each before they add, and shuffles add up the
  * lanes' sums. A team is as small as a row needs. Rows may have gaps between their elements. If
- * there are few rows, they are cut into `shares`. The second launch of the kernels that cut their
- * sums into shares is one of this kernel: its elements are then the shares' sums, of any type.
+ * there are few rows, they are cut into `shares`. A second launch of this kernel adds up the sums
+ * of the shares, which may have any type. Other kernels that cut sums into shares launch it, too.
  *
  * Still wasted: loads of one element each. */
 #include "parts/matrix.h"

@@ -1,9 +1,9 @@
 /* row_packs: a thread adds up the rows that lie in a pack.
  *
- * Rows of 2, 4 or 8 elements that are less than 16 bytes need no shared memory, as in row_tile: a
+ * Rows of 2, 4 or 8 elements and less than 16 bytes do not need the shared memory of row_tile: a
  * pack holds several of them whole. A thread loads two packs, and stores the sums of each at once.
  *
- * Still wasted: nothing that matters. It takes no other rows. */
+ * Still wasted: nothing that matters. Rows of other lengths go to other kernels. */
 #include "parts/columns.h"
 
 /* Adds up rows `begin` to `end`, an element at a time. */
@@ -19,7 +19,7 @@ __device__ __forceinline__ void add_each(Matrix<In> in, Sums<Acc> out, size_t be
     }
 }
 
-/* Adds up the rows in a pack, the first of which is row `r`. Starts again if that rounds. */
+/* Adds up the rows in a pack, from row `r` on: again in Acc, if the additions might round. */
 template <unsigned columns, typename In, typename Acc>
 __device__ __forceinline__ void add_rows(Pack<In> pack, Matrix<In> in, Sums<Acc> out, size_t r)
 {

@@ -1,7 +1,7 @@
 /* row_split: several blocks share a row.
  *
  * With few long rows, a block per row leaves most of the card idle. Here each row is cut into as
- * many shares as fill the card, and a second launch, of row_warp, adds up the shares' sums.
+ * many shares as fill the card, and a second launch, of row_lanes, adds up the shares' sums.
  *
  * Still wasted: that second launch. */
 #include "parts/matrix.h"

@@ -1,8 +1,8 @@
 /* row_thread: one thread adds up one row.
  *
- * The obvious kernel. The lanes of a warp read a whole row apart, so each of their loads fetches
- * another 32-byte sector, of which it uses one element. The next turns of the loop use the sector's
- * other elements, if it is still in the cache.
+ * The obvious kernel. Neighbouring lanes read elements a whole row apart, so each lane fetches a
+ * 32-byte sector of its own, and uses one element of it. The next turns of the loop use the other
+ * elements of the sector, if it is still in the cache.
  *
  * Still wasted: sectors that are fetched again after they have left the cache. */
 #include "parts/matrix.h"

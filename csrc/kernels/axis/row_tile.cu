@@ -4,8 +4,8 @@
  * neighbouring rows in packs of 16 bytes, wherever one row ends and the next begins, and stores
  * them in shared memory. There each lane reads its own rows.
  *
- * Still wasted: each element is stored in shared memory and loaded again; and wide loads, if the
- * first row does not begin at a 16-byte boundary. */
+ * Still wasted: each element is stored in shared memory and loaded again; and loads of one element,
+ * if the first row does not begin at a 16-byte boundary. */
 #include "parts/tile.h"
 
 /* A tile has `per_lane` rows for each lane of a warp: `most` elements, or fewer at the end of the
@@ -14,7 +14,7 @@ template <typename In, typename Acc>
 __global__ void __launch_bounds__(256, 4)
     row_tile(Matrix<In> in, Sums<Acc> out, unsigned per_lane, unsigned tile_bytes)
 {
-    /* More code would cost float64, whose sums take most registers, more than a launch. */
+    /* float64 leaves unproven sums to a later launch: code for them here would take registers. */
     using Terms = std::conditional_t<sizeof(In) == 8, NoTerms, Strided<In>>;
     using Word = std::conditional_t<sizeof(In) == 8, unsigned long long, unsigned>;
     constexpr unsigned flight = 8, words = 16 / sizeof(Word);

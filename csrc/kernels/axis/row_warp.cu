@@ -1,8 +1,8 @@
 /* row_warp: a warp adds up one row by packs.
  *
  * The lanes read neighbouring packs of 16 bytes, four packs each before they add, so every sector
- * that is fetched is used whole, and the waits for memory overlap. Of short rows, whose exact sums
- * it would add up from lane to lane most of the time, it takes four at once.
+ * that is fetched is used whole, and the waits for memory overlap. A warp takes four short rows at
+ * once, because merging the exact sums of its lanes would take most of the time.
  *
  * Still wasted: lanes, if rows are short; and multiprocessors, if they are long and few. */
 #include "parts/four_rows.h"
@@ -37,7 +37,7 @@ template <typename In, typename Acc>
 __global__ void __launch_bounds__(256, is_proven<Acc> ? 4 : 6)
     row_warp(Matrix<In> in, Sums<Acc> out)
 {
-    /* Sums of more float32 elements are rarely exact in float64. */
+    /* Sums of longer rows of float32 are rarely exact in float64. */
     constexpr size_t short_row = sizeof(In) == 2 ? 4096 : sizeof(In) == 4 ? 512 : 160;
     bool is_short_row = in.of.columns >= Pack<In>::count && in.of.columns <= short_row;
     unsigned at_once = is_proven<Acc> && is_short_row ? 4 : 1;

@@ -3,13 +3,13 @@
  * In sorted input the elements of a key lie one after another. A warp finds the first and the last
  * of them by binary search, adds them up in registers, and stores the sum. There is no atomic, and
  * the order of the additions is fixed: the same input gives the same bits in every run. The same
- * elements in another order do not.
+ * elements in another order may give other bits.
  *
  * Still wasted: the sort. And a warp works alone on a frequent key, however many elements it has.
  */
 #include "parts/common.h"
 
-/* The place of the first key that is not below `wanted`. */
+/* The index of the first key that is at least `wanted`. */
 __device__ __forceinline__ size_t first_of(const unsigned *key, size_t n, unsigned wanted)
 {
     size_t low = 0, high = n;

@@ -1,8 +1,8 @@
 /* key_warp: the lanes of a warp that have one key add up first.
  *
  * The atomics of key_atomic queue for the addresses of frequent keys. Here a warp makes one atomic
- * for each of its different keys: the first lane that is left names its key, the lanes that share
- * it add up by shuffles, and they are done.
+ * for each of its different keys. In each turn, the first lane that is left broadcasts its key. The
+ * lanes that have this key add up by shuffles, and are done.
  *
  * Still wasted: a turn of the loop per different key. With many keys that is a turn per lane. */
 #include "parts/common.h"

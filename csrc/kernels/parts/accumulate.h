@@ -48,7 +48,7 @@ template <typename T> struct Proven {
     }
 };
 
-/* The same of few floats of at most 24 bits: of x, and of the upper and the lower part of each x^2.
+/* Sums of a few floats of at most 24 bits: of x, and of the upper and the lower part of each x^2.
  */
 struct ShortMoments {
     double x, high, low;
@@ -88,8 +88,8 @@ __device__ __forceinline__ ShortMoments __shfl_xor_sync(unsigned mask, ShortMome
     return value;
 }
 
-/* The sums of x, and of x^2 or x y, of some floats. Products of float64 are rounded ones and their
- * errors, which join those of the additions. T: of the sum of x. */
+/* The sums of x, and of x^2 or x y, of some floats. A product of float64 is added as its rounded
+ * value and its error, which joins the errors of the additions. T: the type of the sum of x. */
 template <typename T> struct Moments {
     Proven<T> x;
     Proven<gr_proven> products;
@@ -180,7 +180,7 @@ template <typename P> __device__ __forceinline__ void add_to(Proven<P> &sum, Pro
     sum += x;
 }
 
-/* Adds x y. Errors that no float64 holds add up to less than 2^-1000 times the factor of `bound`.
+/* Adds x y. If the error of a small product may be no float64, adds 2^-1000 to `bound`.
  */
 __device__ __forceinline__ void add_product(Proven<gr_proven> &sum, double x, double y)
 {
@@ -220,7 +220,7 @@ __device__ __forceinline__ void add_to(Moments<P> &sum, const ShortMoments &few)
 {
     add_proven(&sum.x.of, few.x);
     add_proven(&sum.products.of, few.high);
-    sum.products.of.rest += few.low; /* as errors are */
+    sum.products.of.rest += few.low; /* added like an error */
     sum.products.of.bound += few.low;
 }
 
@@ -248,9 +248,9 @@ __device__ __forceinline__ void add_pack_to(Acc &sum, const Pack<T> &pack)
  * left. */
 template <typename T, bool of_squares = false> struct Sizes {
     static constexpr bool usable = std::is_same<T, float>::value;
-    static constexpr unsigned few = 1 << 11; /* of these, sums often are exact */
+    static constexpr unsigned few = 1 << 11; /* sums of up to this number are often exact */
     float largest = 0;
-    unsigned smallest = ~0u; /* twice the bits of that element, less one: zeros are the largest */
+    unsigned smallest = ~0u; /* twice the element's bits, minus 1: of a zero, the largest number */
 
     __device__ __forceinline__ void take(T x)
     {
@@ -295,12 +295,12 @@ template <typename T, bool of_squares = false> struct Sizes {
     }
 };
 
-/* The same for two bytes, of which `fraction` bits are those of the mantissa: each word has the
- * bits of two elements, without their signs. Their squares have one part. */
+/* The same for floats of two bytes with `fraction` bits of mantissa. Each word has the bits of two
+ * elements, without their signs. Squares of elements have one part. */
 template <typename T, int fraction, bool of_squares> struct SizesOfHalves {
     static constexpr bool usable = true;
     static constexpr unsigned few = 1 << 16;
-    unsigned largest = 0, smallest = ~0u; /* less one: zeros are the largest */
+    unsigned largest = 0, smallest = ~0u; /* minus 1: of a zero, the largest number */
 
     __device__ __forceinline__ void take_two(unsigned word)
     {
@@ -377,8 +377,8 @@ template <> struct Sizes<__half, false> {
     }
 };
 
-/* What adds up a few elements: float64, if Acc proves its rounding and `Sizes` can tell whether
- * that is exact; otherwise Acc. */
+/* The type that adds up a few elements: float64, if Acc proves its rounding and `Sizes` can tell
+ * whether float64 sums of them are exact; otherwise Acc. */
 template <typename Acc, typename T>
 using ShortSum = std::conditional_t<!is_proven<Acc> || !Sizes<T>::usable, Acc,
                                     std::conditional_t<is_moments<Acc>, ShortMoments, double>>;
@@ -419,8 +419,8 @@ __device__ __forceinline__ void add_short(Sum &sum, Sizes<T, of_squares> &sizes,
         add_pack_to(sum, pack);
 }
 
-/* Calls use(one, k) for each of some values in registers, in a loop that is not unrolled, for long
- * code. The others move up: an index would keep them in local memory. */
+/* Calls use(value, k) for each of some values in registers. The loop is not unrolled, as `use` is
+ * long. The values that are left move up: an index would keep them in local memory. */
 template <typename T, unsigned count, typename Use>
 __device__ __forceinline__ void each_in_turn(const T (&values)[count], Use use)
 {
@@ -436,8 +436,8 @@ __device__ __forceinline__ void each_in_turn(const T (&values)[count], Use use)
     }
 }
 
-/* Adds `count` packs or elements of type T. If their sum is exact in float64, a sum that proves its
- * rounding needs a proof for this sum alone, instead of one per element. */
+/* Adds `count` packs or elements of type T. If their own sum is exact in float64, a sum that proves
+ * its rounding adds this one number with its error, instead of each element. */
 template <typename T, typename Acc, typename Piece, unsigned count>
 __device__ __forceinline__ void add_pieces_to(Acc &sum, const Piece (&piece)[count])
 {
@@ -462,9 +462,9 @@ __device__ __forceinline__ void add_packs_to(Acc &sum, const Pack<T> (&pack)[cou
     add_pieces_to<T>(sum, pack);
 }
 
-/* Adds up each of four sums over groups of `lanes` lanes. Of at least four lanes, pairs exchange
- * sums: after two steps each lane has one left, and the total of sum[k] comes to lie in sum[0] of
- * the lanes for which this function returns k. Of fewer lanes, each gets all four totals. */
+/* Adds up each of four sums over groups of `lanes` lanes. In groups of at least four lanes, pairs
+ * exchange sums: after two steps each lane has one left. The total of sum[k] is then in sum[0] of
+ * the lanes for which this function returns k. In smaller groups, each lane gets all totals. */
 template <typename Sum>
 __device__ __forceinline__ unsigned exchange_sums(Sum (&sum)[4], unsigned lanes, unsigned member)
 {
@@ -488,7 +488,7 @@ __device__ __forceinline__ unsigned exchange_sums(Sum (&sum)[4], unsigned lanes,
     return mine;
 }
 
-/* As loose_ends() in common.h. */
+/* The same as loose_ends() in common.h, for sums that add_to() adds to. */
 template <typename Acc, typename In>
 __device__ __forceinline__ Acc ends_of(In in, size_t n, const Packed<In> &packed, size_t id)
 {

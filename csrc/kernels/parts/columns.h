@@ -11,7 +11,7 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
     static constexpr bool is_small = std::is_integral<In>::value && sizeof(In) < 4;
     using Small = std::conditional_t<std::is_signed<In>::value, int, unsigned>;
     using Part = std::conditional_t<is_small, Small, Sum>;
-    static constexpr unsigned at_once = /* for its registers */
+    static constexpr unsigned at_once = /* packs that fit into registers */
         is_moments<Acc>                                  ? 1
         : std::is_same<Part, double>::value && width > 4 ? 2
                                                          : 4;
@@ -66,7 +66,7 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
     __device__ __forceinline__ void add_packs(const In *at, int64_t step, size_t r, size_t rows,
                                               unsigned turn)
     {
-        /* If to add takes as long as to load, the next packs are loaded meanwhile. */
+        /* If adding takes as long as loading, the next packs are loaded during additions. */
         constexpr bool ahead = is_proven<Sum> && sizeof(In) == 2;
         constexpr unsigned flight = ahead ? 4 : 8;
         int64_t apart = (int64_t)turn * step;
@@ -101,8 +101,8 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
                                                  unsigned turn, Apart apart, size_t left,
                                                  int64_t column_step)
     {
-        /* More rows hide the additions of sums that prove their rounding. Small elements make more
-         * sums, whose registers leave less room. */
+        /* Loads of more rows overlap with the slow additions of proven sums. Threads have more sums
+         * of small elements, whose registers leave less room. */
         constexpr unsigned flight = sizeof(In) < 4 ? 2 : is_proven<Acc> && sizeof(In) == 4 ? 8 : 4;
         int64_t next = (int64_t)turn * step;
         MOSTLY_ONCE
@@ -132,8 +132,8 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
         return again;
     }
 
-    /* The same by a warp, of lanes whose columns exist. Columns that have to be added up again are
-     * dealt out, so that lanes read neighbours. */
+    /* The same by a warp. `exist`: this lane's columns exist. Columns that must be added up again
+     * are distributed so that neighbouring lanes read neighbouring columns. */
     __device__ __forceinline__ void put_across(const Sums<Acc> &out, size_t k, bool exist,
                                                const Strided<In> &terms) const
     {
@@ -149,8 +149,8 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
         }
     }
 
-    /* Stores the sums of columns that are `apart`, as far as there are `left` of them. Of each sum,
-     * this is one of some shares. */
+    /* Stores the sums of up to `left` columns, which are `apart` from each other. Each sum is that
+     * of one share of the column's rows. */
     __device__ __forceinline__ void put_apart(const Sums<Acc> &out, size_t k, unsigned apart,
                                               size_t left, size_t share, unsigned shares,
                                               const Strided<In> &terms, int64_t column_step) const
@@ -167,7 +167,7 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
         });
     }
 
-    /* The same of sums of so many rows. Returns false if they are short, and one needs a proof. */
+    /* Stores the sums of columns of `rows` rows. Returns false if a short sum needs a proof. */
     __device__ __forceinline__ bool store(const Sums<Acc> &out, size_t k, size_t rows,
                                           const Strided<In> &first) const
     {

@@ -1,17 +1,17 @@
-/* Stores exact sums as words that anybody can add (exact/words.h), in place of rounded ones. */
+/* Stores exact sums, unrounded, as 64-bit words that any program can add (exact/words.h). */
 #pragma once
 
 #include "exact/words.h"
 
-/* What the words before a sum's digits tell. `part` is the real or the imaginary one. */
+/* The contents of the words before a sum's digits. `part`: 0 is the real part, 1 the imaginary. */
 struct DigitsHead {
     unsigned parts, part;
     gr_load type;
     uint64_t count;
 };
 
-/* Stores the words before the digits of a part, which is at `to` if it is the first part of its
- * sum. Returns where its digits go, of which all are 0 if a flag is set. */
+/* Stores the words before the digits of a part. The GR_WORDS_HEAD words at `to` are stored with the
+ * sum's first part only. Returns where the digits go: all must be 0 if a flag is set. */
 __device__ __forceinline__ int64_t *store_head(void *to, const DigitsHead &head, unsigned flags)
 {
     int64_t *words = static_cast<int64_t *>(to);

@@ -73,9 +73,9 @@ struct Column {
         held += count;
     }
 
-    /* Adds a finite x; needs room. It dominates the time for random bits, so no bits are masked: a
-     * funnel shift uses the last five of `position`, the offset of x's last bit in its digit. Both
-     * digits are read before either is written, which halves the waiting. */
+    /* Adds a finite x, after make_room(). Takes most of the time if bits are random, so it masks no
+     * bits: a funnel shift uses the last five of `position`, the offset of x's last bit in its
+     * digit. Both digits are read before either is written, which halves the waiting. */
     __device__ __forceinline__ void add(double x)
     {
         unsigned upper = (unsigned)__double2hiint(x), field = upper >> 20 & 0x7ff;
@@ -101,14 +101,14 @@ template <> struct Deposit<double> {
     static constexpr unsigned most_threads = GR_EXACT_F64_THREADS, flight = 9, rounds = 0;
     static constexpr unsigned room = (1 << 10) / (2 * flight) * 2 * flight;
     static constexpr unsigned least_backoff = 32, most_backoff = 1 << 9;
-    static constexpr unsigned few = 4, many = 8; /* lanes with rests */
+    static constexpr unsigned few = 4, many = 8; /* lanes with rare rests; with frequent ones */
     static constexpr unsigned nowhere = Gathering::nowhere;
     static constexpr unsigned reach = 31;    /* digits that are kept; one more takes their carry */
     static constexpr unsigned span = 6;      /* digits that a set of bins spans */
     static constexpr unsigned below_low = 8; /* also kept, for warps with lower bins */
     static constexpr unsigned first_word = 0, words = exact_digits;
     static constexpr int bins = 3, step = 42, headroom = 11;
-    static constexpr int raised_by = 8, spare_binades = 4; /* per step; for later peaks */
+    static constexpr int raised_by = 8, spare_binades = 4; /* binades: of a step; for later peaks */
     static constexpr unsigned infinity = 0x7ff00000;       /* the upper word of inf; nan: greater */
     Column column;
     double bin[bins];
@@ -123,7 +123,7 @@ template <> struct Deposit<double> {
 
     __device__ __forceinline__ Deposit()
     {
-        start(headroom - 1023); /* whatever comes raises them */
+        start(headroom - 1023); /* the first larger element raises the bins */
     }
 
     static __device__ __forceinline__ int bin_exponent(int top, int b)
@@ -262,7 +262,7 @@ template <> struct Deposit<double> {
         int k = (int)(peak >> 20) + headroom + spare_binades + raised_by - 1;
         k = k / raised_by * raised_by - 1022;
         k = k < 1022 ? k : 1022;
-        int least = k - (bins - 1) * step + 1023; /* the last bits of lower fields are lost */
+        int least = k - (bins - 1) * step + 1023; /* elements of lower fields leave rests */
         unsigned below = (unsigned)(least > 0 ? least : 0) << 20;
         bool is_small = upper(x[0]) - 1 < below || upper(x[1]) - 1 < below; /* and not 0 */
         if ((unsigned)__popc(__ballot_sync(0xffffffffu, is_small)) > many) {
@@ -348,7 +348,7 @@ template <> struct Deposit<double> {
             restart(lanes > many ? headroom - 1023 : top);
     }
 
-    /* One of the two that an array may have outside the 16-byte boundaries. */
+    /* Adds one of the elements that an array may have outside the 16-byte boundaries. */
     __device__ __forceinline__ void add_loose(double x)
     {
         add_number(take_special(x));

@@ -43,8 +43,8 @@ struct Span {
         return (end - 1) / 32;
     }
 
-    /* Of all lanes of the warp; flags, of the lanes whose numbers differ by multiples of `apart`.
-     */
+    /* Unites the spans of all lanes of the warp, and the flags of those lanes whose numbers differ
+     * by multiples of `apart`. */
     __device__ __forceinline__ void unite(unsigned apart)
     {
         low = (int)smallest_in_warp((unsigned)low);
@@ -55,7 +55,7 @@ struct Span {
     }
 };
 
-/* Every `step`-th of some terms. */
+/* Every `step`-th term, from number `first` to below number `end`. */
 struct Share {
     size_t first, step, end;
 };
@@ -74,7 +74,7 @@ struct Levels {
     static constexpr int count = 6, /* at most */
         topmost = 61,               /* of the digits that need no scaling */
         scale = 128;
-    /* Sums of floats' bits, modulo 2^64: `turns` times the bits of `start` mean zero. */
+    /* Sums of floats' bits, modulo 2^64. They include `turns` times the bits of `start`. */
     unsigned long long level[count] = {}, turns = 0;
     int first, used;
     bool cuts_above, cuts_below, scales;
@@ -111,8 +111,8 @@ struct Levels {
         turns++;
     }
 
-    /* Calls give(k, total) for each digit, where totals are of the lanes whose numbers differ by
-     * multiples of `apart`. `is_special`: there were infs or nans, and totals are 0. */
+    /* Calls give(k, total) for each digit: the total over lanes whose numbers differ by multiples
+     * of `apart`. If `is_special`, there were infs or nans, and totals are 0. */
     template <typename Give>
     __device__ __forceinline__ void each(unsigned apart, bool is_special, Give give) const
     {
@@ -190,10 +190,10 @@ struct Scattered {
     }
 };
 
-/* Calls give(k, total) for the digits of a part of some terms and of an initial number, from the
- * lowest digit that is not zero to the highest one. With `apart` below 32, totals are of the parts
- * of all lanes whose numbers differ by multiples of it, and the whole warp calls this function, or
- * with `apart` 32 a single thread may. Returns the flags. */
+/* Calls give(k, total) for the digits of a part of some terms plus an initial number, from the
+ * lowest digit that is not zero to the highest. With `apart` below 32, the whole warp calls this
+ * function, and totals are over the lanes whose numbers differ by multiples of `apart`. With 32, a
+ * single thread may call it. Returns the flags. */
 template <typename Terms, typename Give>
 __device__ __forceinline__ unsigned each_digit_of(const Terms &terms, const Share &part,
                                                   double initial, unsigned apart, Give give)
@@ -213,14 +213,14 @@ __device__ __forceinline__ unsigned each_digit_of(const Terms &terms, const Shar
     return span.flags;
 }
 
-/* Where the digits of a sum go: to words that warps share, to the place of the stored sum, or to
- * rounding. */
+/* Takes the digits of a sum. Adds them to words that warps share, stores them in the place of the
+ * sum, or prepares the rounding of the sum. */
 struct SumDigits {
     enum { FLAGS = GR_EXACT_DIGITS, COUNT, FIRST, END }; /* words after the digits */
     unsigned long long *shared;
     int64_t *stored;
     HighestDigits highest;
-    long long carry = 0; /* to digit `next` of the first two */
+    long long carry = 0; /* to digit `next`, unless the sum is rounded */
     int next = 0;
 
     __device__ __forceinline__ SumDigits(unsigned long long *shared, int64_t *stored)
@@ -253,8 +253,8 @@ struct SumDigits {
         give_next(total);
     }
 
-    /* Adds what is left to the words that warps share. Then more digits may be given, from the
-     * lowest one on. */
+    /* Adds the carry to the words that warps share. Then digits may be given again, from the lowest
+     * one on. */
     __device__ __forceinline__ void leave()
     {
         while (carry)
@@ -263,7 +263,7 @@ struct SumDigits {
         next = 0;
     }
 
-    /* Counts this warp. Returns true to the last of `shares` warps, which goes on with the sum. */
+    /* Counts this warp. In the last of `shares` warps, takes the digits of all and returns true. */
     __device__ __forceinline__ bool joins(unsigned &flags, size_t shares)
     {
         const volatile unsigned long long *word = shared;
@@ -282,7 +282,7 @@ struct SumDigits {
         return true;
     }
 
-    /* Stores what comes before the digits and after the last one that was given. */
+    /* Stores the words before the digits, and the digits above the last one that was given. */
     __device__ __forceinline__ void finish(void *to, const DigitsHead &head, unsigned flags)
     {
         store_head(to, head, flags);
@@ -301,7 +301,7 @@ constexpr bool can_add_again<Strided<T>> = !std::is_class<T>::value || sizeof(T)
 template <> constexpr bool can_add_again<Scattered> = true;
 
 /* Stores the exact sum of some terms: by a single thread if `apart` is 32, and otherwise by the
- * lanes of a warp whose numbers differ by multiples of it. A function of its own: hardly any sum
+ * lanes of a warp whose numbers differ by multiples of it. Not inlined, because hardly any sum
  * needs it. */
 template <typename Terms>
 DEVICE_FUNCTION void add_again(void *to, gr_load type, unsigned bytes, double initial,
@@ -342,9 +342,9 @@ DEVICE_FUNCTION void add_again_by_block(void *to, gr_load type, unsigned bytes, 
     __syncthreads();
 }
 
-/* Finds tasks of a warp, which are `apart` sums each, of which any has a bit. */
+/* Finds a warp's tasks. A task is `apart` sums, of which at least one has its bit set. */
 struct NextTask {
-    const unsigned *bits; /* NULL: all have */
+    const unsigned *bits; /* NULL: all are set */
     unsigned apart;
     size_t shares, tasks;
 

@@ -45,15 +45,15 @@ __device__ __forceinline__ unsigned long long round_total(__int128 total, int ex
                          format);
 }
 
-/* The highest digits of a sum whose digits are given from the lowest one on, as any integers. They
- * are carried to digits of -2^31 to 2^31 - 1: then the highest one that is not zero has the sign of
- * the sum, and what lies below some digits has the sign of the highest of these. */
+/* The highest digits of a sum. Digits are given from the lowest one on, as any integers, and are
+ * carried to values of -2^31 to 2^31 - 1. Then the highest digit that is not zero has the sign of
+ * the sum. What lies below some digit has the sign of its own highest digit that is not zero. */
 struct HighestDigits {
     long long carry = 0;     /* to digit `next` */
     int next = 0, at = 0;    /* `at`: the highest digit that is not zero */
-    int digit[3] = {};       /* that one, and the two below it; .. */
-    int below[2] = {};       /* the two below `next`; .. */
-    int rest = 0, under = 0; /* the signs of what is below those and these */
+    int digit[3] = {};       /* that one, and the two below it */
+    int below[2] = {};       /* the two below `next` */
+    int rest = 0, under = 0; /* the signs of what is below `digit` and below `below` */
 
     static __device__ __forceinline__ int sign(int x)
     {
@@ -78,7 +78,7 @@ struct HighestDigits {
         next++;
     }
 
-    /* Of digit k. The first call may give any digit, later ones the next. */
+    /* Gives digit k. The first call may give any digit, and each later call the next one. */
     __device__ __forceinline__ void give(int k, long long total)
     {
         if (next == 0)

@@ -1,4 +1,4 @@
-/* What is made of the terms of a group, in integers: kernels/segments/exact_terms.cu. */
+/* Results for groups of terms, such as means, in integers: kernels/segments/exact_terms.cu. */
 #pragma once
 
 #include "exact_levels.h"
@@ -82,7 +82,7 @@ __device__ __forceinline__ void add_digits(const Terms &terms, const Share &part
         atomicOr(&word[SumDigits::FLAGS], (unsigned long long)flags);
 }
 
-/* The sum of some words' digits. */
+/* Sets `to` to the sum of the digits in `count` sets of words. Returns their flags. */
 DEVICE_FUNCTION unsigned read_digits(gr_finish_room *room, integer *to,
                                      const unsigned long long *word, int count)
 {
@@ -99,7 +99,7 @@ DEVICE_FUNCTION unsigned read_digits(gr_finish_room *room, integer *to,
     return flags;
 }
 
-/* Makes the result of all words. One thread calls it. */
+/* Makes a group's result from all of its words. One thread calls this function. */
 DEVICE_FUNCTION void finish_group(void *to, const gr_sums &of, gr_term term, gr_finish_room *room,
                                   const unsigned long long *word)
 {

@@ -1,5 +1,5 @@
-/* Results that are made of sums which prove their rounding: the arithmetic of the processors, for
- * one number at a time. */
+/* Results that are made of sums which prove their rounding. The arithmetic is that of the code for
+ * the processors, on one number instead of a vector. */
 #pragma once
 
 #include "accumulate.h"
@@ -10,13 +10,13 @@
 
 struct doubles;
 
-/* A condition: all bits or none; or the bits of a number. */
+/* A condition, which has all bits set or none; or the bits of a number. */
 struct lanes64 {
     long long bits;
     __device__ __forceinline__ explicit operator doubles() const;
 };
 
-/* Products are never joined with the additions that follow them. */
+/* Products and additions are never contracted into fused multiply-adds. */
 struct doubles {
     double value;
     __device__ __forceinline__ explicit operator lanes64() const
@@ -117,7 +117,7 @@ __device__ __forceinline__ doubles square_roots(doubles x)
 #include "exact/approximate_text.h"
 #undef INLINE
 
-/* `additions`: the number of those with rounding (exact/proven.h). */
+/* `additions`: the number of additions that round (exact/proven.h). */
 __device__ __forceinline__ approximate approximate_of(const gr_proven &sum, double additions)
 {
     return checked({sum.sum}, {sum.rest}, {additions * 0x1p-52 * sum.bound});
@@ -129,8 +129,8 @@ __device__ __forceinline__ approximate approximate_of(const gr_proven3 &sum, dou
     return checked(high, low, magnitude(tail) + additions * 0x1p-52 * sum.bound);
 }
 
-/* Sets n and the mean of the result that is stored at `to`. Returns false if it is a nan because it
- * is of too few elements. */
+/* Sets n and the mean of the result that is stored at `to`. Returns false if the result is nan
+ * because it has too few elements. */
 __device__ __forceinline__ bool take_numbers(gr_made *made, const gr_made_numbers &of,
                                              const void *to)
 {
@@ -147,7 +147,7 @@ __device__ __forceinline__ bool take_numbers(gr_made *made, const gr_made_number
     return n >= of.least;
 }
 
-/* Rounds what is made of a sum, or of two, to a type. Returns false if the rounding is not proven.
+/* Rounds the result of one sum, or of two, to a type. Returns false if the rounding is not proven.
  */
 DEVICE_FUNCTION bool finish_made(const gr_made how, const approximate first,
                                  const approximate second, gr_load type, double *rounded)
@@ -168,7 +168,7 @@ DEVICE_FUNCTION bool finish_made(const gr_made how, const approximate first,
     approximate value = quotient_of(above, below);
     if (how.root)
         value = root_of(value);
-    double high = value.high.value + 0.0; /* 0 over a negative number is 0 */
+    double high = value.high.value + 0.0; /* -0, from 0 over a negative number, becomes 0 */
     return gr_proven_round(high, value.low.value, 0, value.error.value, format.fraction,
                            format.unit, rounded);
 }

@@ -9,9 +9,9 @@ template <typename In> __device__ __forceinline__ unsigned head_of(const In *row
     return unsigned(-reinterpret_cast<uintptr_t>(row) / sizeof(In)) % Pack<In>::count;
 }
 
-/* Adds up rows r to r + 3, as far as there are so many, of at least a pack each. Pairs of lanes
- * exchange sums of different rows, so that a row takes fewer additions of sums. Returns false, in
- * all lanes, if additions of Sum round: nothing is stored then. */
+/* Adds up rows r to r + 3, as far as they exist. A row has at least one pack. Pairs of lanes
+ * exchange sums of different rows, so that a row takes fewer additions of sums. If additions of Sum
+ * might round, stores nothing and returns false in all lanes. */
 template <typename Sum, typename In, typename Acc>
 __device__ __forceinline__ bool add_four(const Matrix<In> &in, const Sums<Acc> &out, size_t r)
 {

@@ -23,7 +23,7 @@ struct Place {
     }
 };
 
-/* The element at a distance of so many bytes from the first, converted to what is added to Acc. */
+/* The element `distance` bytes from the first one, converted to the type that is added to Acc. */
 template <typename Acc>
 __device__ __forceinline__ typename Addend<Acc>::type of_layout(const gr_layout &of,
                                                                 int64_t distance)
@@ -62,7 +62,7 @@ struct Turn {
     unsigned member, step;
 };
 
-/* Calls use(x, y) for a thread's elements of two arrays without gaps that lie alike in memory. */
+/* Calls use(x, y) for a thread's elements of two arrays without gaps, of equal alignment. */
 template <typename T, typename Use>
 __device__ __forceinline__ void each_pack(const T *x, const T *y, const Turn &turn, Use use)
 {
@@ -89,8 +89,8 @@ __device__ __forceinline__ void each_pack(const T *x, const T *y, const Turn &tu
     }
 }
 
-/* Calls use(x, y) for a thread's elements of a group; y is that of the other array of products, or
- * x. Several loads are in flight. */
+/* Calls use(x, y) for a thread's elements of a group. For products, y is an element of the other
+ * array; otherwise it is x. Several loads are in flight. */
 template <typename T, bool by_packs, typename Use>
 __device__ __forceinline__ void each_strided(const gr_layout &of, const Place &first,
                                              const Turn &turn, Use use)
@@ -123,7 +123,7 @@ __device__ __forceinline__ void each_strided(const gr_layout &of, const Place &f
     }
 }
 
-/* The same for any layout. The elements are floats. `by_packs`: the code of `use` is short. */
+/* The same for any layout of floats. `by_packs`: `use` is short enough for each_pack(). */
 template <bool by_packs, typename Use>
 __device__ __forceinline__ void each_term(const gr_layout &of, const Place &first, const Turn &turn,
                                           Use use)

@@ -87,7 +87,7 @@ template <typename T> __device__ __forceinline__ constexpr int load_of()
                                                    : -1;
 }
 
-/* The same. Sums mostly have the elements' type, In, and a switch takes longer. */
+/* The same as store_sum(). Sums mostly have the elements' type, In: that needs no switch. */
 template <typename In, typename T>
 __device__ __forceinline__ void store_usual(void *to, const gr_sums &of, T sum)
 {
@@ -126,7 +126,7 @@ __device__ __forceinline__ bool finish_proven(const gr_proven3 &sum, const gr_su
     return gr_proven3_finish(&sum, of.additions, format.fraction, format.unit, x);
 }
 
-/* Stores what is made of the sums if its rounding is proven. Returns whether it is. */
+/* Stores the result of one sum or two if its rounding is proven. Returns whether it is. */
 __device__ __forceinline__ bool store_made(void *to, const gr_sums &of, const approximate &first,
                                            const approximate &second)
 {
@@ -170,7 +170,7 @@ __device__ __forceinline__ bool store_proven(void *to, const gr_sums &of, size_t
 __device__ __forceinline__ void mark_unproven(const gr_sums &of, size_t k)
 {
     if (atomicOr(&of.unproven[k / 32], 1u << k % 32) == 0)
-        atomicExch(of.any_unproven, 1u); /* once for each word: all take turns at this address */
+        atomicExch(of.any_unproven, 1u); /* once for each word: all sums share this address */
 }
 
 template <typename Sum>
@@ -181,16 +181,16 @@ __device__ __forceinline__ std::enable_if_t<is_proven<Sum>> finish_sum(void *to,
         mark_unproven(of, k);
 }
 
-/* The float that 16-bit floats are rounded from. Where it is not the sum, its last bit says that
- * bits are lost: no tie between 16-bit floats has that bit, so a sum is rounded once. */
+/* Rounds to odd: if bits are lost, the last bit of the float is set. No tie between 16-bit floats
+ * has that bit, so that rounding the float to 16 bits gives the sum, correctly rounded. */
 __device__ __forceinline__ float rounded_to_odd(double sum)
 {
     float part = __double2float_rz(sum);
     return __uint_as_float(__float_as_uint(part) | unsigned(double(part) != sum));
 }
 
-/* Prepares a short sum, which is exact, for its conversion to the type of the sums, which rounds it
- * without a proof. Returns false if it needs one. */
+/* Prepares a short sum, which is exact, for the conversion that rounds it to the type of the sums.
+ * Returns false if the sum needs a proof. */
 __device__ __forceinline__ bool round_short(const gr_sums &of, double sum, double *rounded)
 {
     bool finite = (__double2hiint(sum) & 0x7ff00000) != 0x7ff00000;
@@ -202,11 +202,11 @@ __device__ __forceinline__ bool round_short(const gr_sums &of, double sum, doubl
     return true;
 }
 
-/* The most terms of rows that threads add up again alone; and that a warp does, of several at once.
+/* The most terms of a sum that a thread adds up again; and of sums that a warp adds up together.
  */
 enum { AGAIN_ALONE = 64, AGAIN_TOGETHER = 256 };
 
-/* The terms of sums that only a later launch adds up again. */
+/* In place of terms: only a later launch adds up these sums again. */
 struct NoTerms {
     template <typename Terms> __device__ __forceinline__ explicit NoTerms(const Terms &) {}
 };
@@ -248,7 +248,7 @@ template <typename Acc> struct Sums {
             add_again(to, of.type, of.bytes, initial_again(k), terms, {0, 1, of.count}, 32);
     }
 
-    /* The same for the sums k + j apart with a bit j in `which`, whose terms are terms(j). */
+    /* The same for each bit j of `which`: for sum k + j apart, whose terms are terms(j). */
     template <typename Bits, typename Terms>
     __device__ __forceinline__ void put_again(Bits which, size_t k, size_t apart, Terms terms) const
     {
@@ -259,8 +259,8 @@ template <typename Acc> struct Sums {
         }
     }
 
-    /* The same by a warp, all of whose lanes have such bits. `terms_of` gives a sum's terms. It
-     * adds up several sums at once if they are short. */
+    /* The same by all lanes of a warp, each with its own bits. terms_of(k) are the terms of sum k.
+     * The warp adds up several sums at once if they are short. */
     template <typename TermsOf>
     __device__ __forceinline__ void put_again_by_warp(unsigned long long which, size_t k,
                                                       size_t apart, TermsOf terms_of) const
@@ -337,7 +337,7 @@ template <typename Acc> struct Sums {
         return true;
     }
 
-    /* The same as is_put() for what may be a short sum. */
+    /* The same as is_put(), for a sum that may be short. */
     template <typename Terms, typename Sum>
     __device__ __forceinline__ bool is_put_short(size_t k, Sum sum) const
     {

@@ -1,12 +1,12 @@
-/* Running sums: the lines that they run along, and sums of neighbours that blocks tell each other.
+/* Running sums: the lines that they run along, and the sums that blocks publish for other blocks.
  */
 #pragma once
 
 #include "matrix.h"
 #include "shared/running.h"
 
-/* A sum of neighbours. `begins`: sums begin anew at one of them, and this sum is of the elements
- * from the last such element on. */
+/* The sum of some neighbouring elements. `begins`: sums begin anew at one of them, and this is the
+ * sum from the last such element on. */
 template <typename Acc> struct Run {
     Acc sum;
     bool begins;
@@ -36,8 +36,8 @@ __device__ __forceinline__ Run<Acc> from_lane_below(const Run<Acc> &run, unsigne
             __shfl_up_sync(0xffffffffu, (int)run.begins, lanes) != 0};
 }
 
-/* A sum that other blocks wait for. Each of its words has a mark of its own, so no fence orders the
- * sum and a mark. The block that writes it has drawn an earlier ticket, so it runs. */
+/* A sum that other blocks wait for. Each of its words has its own mark, so no fence is needed. The
+ * block that writes it has drawn an earlier ticket, so it already runs. */
 template <typename Acc> struct Told {
     using Word = std::conditional_t<sizeof(Acc) == sizeof(unsigned), unsigned, unsigned long long>;
     static constexpr unsigned words = sizeof(Acc) / sizeof(Word);

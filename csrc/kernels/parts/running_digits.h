@@ -85,7 +85,7 @@ __device__ __forceinline__ void walk(const Line<In> &line, size_t w, GrowingDigi
     }
 }
 
-/* Replaces a word of each walk of a line by that of the elements before it, by a warp. */
+/* By a warp: replaces a word of each walk of a line by the sum of that word before the walk. */
 __device__ __forceinline__ void sum_before_walks(const gr_running_lines &of, int64_t *word,
                                                  size_t apart, size_t walks, bool are_flags)
 {
@@ -115,7 +115,7 @@ __device__ __forceinline__ void sum_before_walks(const gr_running_lines &of, int
     }
 }
 
-/* Whether a tile in which walk `w` has elements has an entry that is not proven. */
+/* Whether any tile that has elements of walk `w` has an entry that is not proven. */
 __device__ __forceinline__ bool is_again(const gr_running_lines &of,
                                          const gr_running_memory &memory, size_t w, size_t strip)
 {

@@ -3,8 +3,8 @@
 
 #include "running.h"
 
-/* The least size of a sum that round_far rounds, if no more is known of it than of `of`: 2^10 units
- * in the last place of a float64 are as much as is not known. */
+/* The least magnitude of a sum that round_far rounds. There, the rest and the error bound of `of`
+ * are together at most 2^10 units in the last place of a float64. */
 __device__ __forceinline__ double least_far(const gr_proven &of, const gr_sums &sums,
                                             const gr_format &format)
 {
@@ -13,8 +13,8 @@ __device__ __forceinline__ double least_far(const gr_proven &of, const gr_sums &
     return least <= normal ? normal : least; /* or nan */
 }
 
-/* Rounds a sum to 24 bits or fewer if it is far from the middle between two such numbers: then what
- * is not known of it does not matter. 2^11 units in the last place are far. */
+/* Rounds a sum to 24 bits or fewer if it is far from the middle between two such numbers: by more
+ * than 2^11 units in its last place. Then its unknown error does not change the result. */
 __device__ __forceinline__ bool round_far(double sum, double least, const gr_format &format,
                                           double *rounded)
 {
@@ -71,8 +71,8 @@ template <typename In, typename Acc> struct RunningTile {
         return k + (k >> (5 + gap) << gap);
     }
 
-    /* A thread loads the elements of row `part` and of each apart-th row after that one, and stores
-     * their entries. The places of such rows are next_place apart. The number of these rows. */
+    /* The number of rows whose elements a thread loads and whose entries it stores: row `part`, and
+     * each apart-th row after it. Their places in shared memory are next_place apart. */
     __device__ __forceinline__ unsigned count() const
     {
         size_t i = begin + part, left = i < line.length ? line.length - i : 0;
@@ -80,8 +80,8 @@ template <typename In, typename Acc> struct RunningTile {
                GR_RUNNING_BLOCK;
     }
 
-    /* Calls use(is_there, turns) for each of these rows. `turns`: the next one is of another of the
-     * short lines. */
+    /* Calls use(is_there, turns) for each of these rows. `turns`: the next row belongs to another
+     * one of the short lines. */
     template <typename Use> __device__ __forceinline__ void each(Use use) const
     {
         constexpr unsigned at_once = 16;
@@ -127,7 +127,7 @@ template <typename In, typename Acc> struct RunningTile {
         });
     }
 
-    /* Stores entries. Adds `before` to the entries that come before the first new sum. */
+    /* Stores entries. Adds `before` to those before the first element where sums begin anew. */
     __device__ __forceinline__ void store_after(const In *staged, const Acc &before) const
     {
         size_t until = until_next(of, begin), row = part;
@@ -162,10 +162,10 @@ template <typename In, typename Acc> struct RunningTile {
         return found;
     }
 
-    static constexpr unsigned at_once = 4; /* there are no gaps within as many of its elements */
+    static constexpr unsigned at_once = 4; /* elements that have no gaps in between */
 
-    /* Calls use(place, begins) for each at_once of this thread's elements, in their order: the
-     * place of the first one, the next ones being `stride` apart, and their bits of `begins`. */
+    /* Calls use(place, begins) for each at_once of this thread's elements, in their order: with the
+     * place of the first one, which the others follow at `stride`, and their bits of `begins`. */
     template <typename Use> __device__ __forceinline__ void each_own(uint64_t begins, Use use) const
     {
         unsigned k = part * of.items * width + column;
@@ -176,8 +176,8 @@ template <typename In, typename Acc> struct RunningTile {
         }
     }
 
-    /* The sum of this thread's elements from the last one on at which sums begin anew. Returns
-     * whether sums of its elements by themselves are exact. */
+    /* Adds up this thread's elements from the last one on at which sums begin anew. Returns whether
+     * float64 sums of its elements alone are exact. */
     __device__ __forceinline__ bool add_own(const In *staged, uint64_t begins, Acc *sum) const
     {
         if constexpr (is_short<Acc, Few>) {
@@ -206,9 +206,9 @@ template <typename In, typename Acc> struct RunningTile {
         return false;
     }
 
-    /* Makes this thread's entries: `sum` is that of all elements before. Returns whether all are
-     * proven. If sums of its elements by themselves are exact, most entries are rounded in a short
-     * way. */
+    /* Makes this thread's entries; `sum` is that of all elements before. If `is_exact`, float64
+     * sums of this thread's elements alone are exact, and round_far() rounds most entries. Returns
+     * whether all entries are proven. */
     __device__ __forceinline__ bool put_own(const In *staged, char *entries, const gr_sums &out,
                                             uint64_t begins, bool is_exact, Acc sum) const
     {
@@ -220,7 +220,7 @@ template <typename In, typename Acc> struct RunningTile {
                 double least = least_far(sum.of, out, format), few = 0;
                 bool is_zero = sum.of.sum == 0 && sum.of.rest == 0 && sum.of.bound == 0;
                 double exact_below =
-                    is_zero ? INFINITY : 0; /* smaller entries are of `few` alone */
+                    is_zero ? INFINITY : 0; /* smaller entries are the exact `few` itself */
                 In *put = reinterpret_cast<In *>(entries);
                 each_own(begins, [&](unsigned to, unsigned begins) {
                     if (begins & 1)
@@ -289,8 +289,8 @@ template <typename In, typename Acc> struct RunningTile {
         return is_done;
     }
 
-    /* The sums of the threads of the column before this one. `total` is, in the column's last
-     * thread, the sum of all. `has_any`: of the warp's threads, any has a sum. */
+    /* The sum of the column's threads before this one. In the column's last thread, `total` is the
+     * sum of all of its threads. `has_any`: whether any thread of the warp has a sum. */
     __device__ __forceinline__ Run<Acc> scan(Run<Acc> run, bool has_any, Run<Acc> *of_warps,
                                              Run<Acc> *total) const
     {
@@ -324,9 +324,9 @@ template <typename In, typename Acc> struct RunningTile {
         return of.groups ? GR_RUNNING_STRETCH / GR_RUNNING_GROUPS : GR_RUNNING_STRETCH;
     }
 
-    /* The sum of what lies before this tile, from its stretch's beginning on, or, if not
-     * `with_groups`, from its group's, in a column's last thread. The first threads add up groups,
-     * and the other ones tiles. */
+    /* In a column's last thread: the sum from the beginning of this tile's stretch up to this tile,
+     * or, without `with_groups`, from the beginning of its group. The first threads add up the sums
+     * of groups, and the other threads those of tiles. */
     __device__ __forceinline__ Run<Acc> sum_of_told(bool with_groups, Run<Acc> *of_warps) const
     {
         constexpr unsigned at_once = sizeof(Acc) > 8 ? 2 : 4;
@@ -366,16 +366,16 @@ template <typename In, typename Acc> struct RunningTile {
         return part == apart - 1;
     }
 
-    /* Tells other blocks of this tile's sum. */
+    /* Publishes this tile's sum for other blocks. */
     __device__ __forceinline__ void tell(const Run<Acc> &total) const
     {
         if (is_teller())
             told(memory.sums, tile)->tell(total.sum);
     }
 
-    /* Stores the sum before this tile in before[column]. A column's last thread tells other blocks
-     * of what this tile ends; `total` is its sum there. The order of all additions is the same in
-     * every run. */
+    /* Stores the sum before this tile in before[column]. At the end of a group or a stretch, a
+     * column's last thread publishes the sum of the group, or up to the end of the stretch. `total`
+     * is its sum of the tile. The order of all additions is the same in every run. */
     __device__ __forceinline__ void look_back(const Run<Acc> &total, Run<Acc> *of_warps,
                                               Run<Acc> *before) const
     {

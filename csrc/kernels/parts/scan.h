@@ -15,15 +15,15 @@ template <typename Acc> __device__ __forceinline__ Acc warp_scan(Acc value)
     return value;
 }
 
-/* The sum of `value` over the threads up to this one, computed as in scan_warp; and that over the
- * block. It uses one slot of shared memory per warp. */
+/* The sum of `value` over the threads up to this one, computed as in scan_warp. `total` is
+ * the sum over the block. It uses one slot of shared memory per warp. */
 template <typename Acc> __device__ __forceinline__ Acc block_scan(Acc value, Acc *total)
 {
     Acc *of_warps = shared_array<Acc>();
     unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
 
     value = warp_scan(value);
-    __syncthreads(); /* the slots may still be read, of an earlier call */
+    __syncthreads(); /* threads may still read the slots of an earlier call */
     if (lane == 31)
         of_warps[warp] = value;
     __syncthreads();

@@ -4,8 +4,8 @@
 
 #include "segment_words.h"
 
-/* Most warps find that a maximum is known: reading it takes less time than to queue for an atomic
- * operation. */
+/* Most warps find that the maximum is large enough: reading it takes less time than waiting for an
+ * atomic operation. */
 __device__ __forceinline__ void merge_maximum(unsigned *to, unsigned value)
 {
     value = largest_in_warp(value);
@@ -30,7 +30,7 @@ template <typename T> struct Extremes {
                               digits = sizeof(T) == 4 ? 24 : 53;
     unsigned largest = 0, low = ~0u, specials = 0;
 
-    /* Most values have no bit below the lowest so far, which their exponent shows. */
+    /* Most exponents show that a value has no bit below the lowest one so far. */
     __device__ __forceinline__ void add(T x)
     {
         unsigned field = exponent_field(x);
@@ -59,7 +59,7 @@ template <typename T> struct Extremes {
     }
 };
 
-/* What the kernels that add up find out about the values, if the plan is made of a sample. */
+/* The extremes of all values: found by the kernels that add up, if a sample made the plan. */
 template <typename In> struct Seen {
     static constexpr bool is_float = !std::is_integral<In>::value;
     using Float = std::conditional_t<std::is_same<In, double>::value, double, float>;

@@ -1,11 +1,11 @@
-/* Sums of segments that have their rows anywhere among a few: kernels/segments/segment_few.cu. */
+/* Sums of segments whose rows may be any of a few rows: kernels/segments/segment_few.cu. */
 #ifndef GPUREDUCE_KERNEL_SEGMENT_FEW_H
 #define GPUREDUCE_KERNEL_SEGMENT_FEW_H
 
 #include "exact_levels.h"
 #include "segment_rows.h"
 
-/* The rows of segment k in one column, as terms: others are 0. */
+/* The elements of one column as terms: 0 in place of those of other segments than k. */
 struct FewTerms {
     const gr_segment_job &of;
     const char *column;
@@ -25,7 +25,7 @@ struct FewTerms {
     }
 };
 
-/* What a sum begins with. */
+/* The initial value of a sum. */
 __device__ __forceinline__ double begin_of(const gr_segment_job &of, const char *to, uint64_t c)
 {
     return of.in_place ? element_at<double>(to, 0, of.load) : initial_of<double>(of.sums, c);

@@ -4,7 +4,7 @@
 
 #include "segment_words.h"
 
-/* The segments whose words this pass has. */
+/* The segments whose sums this pass adds up. */
 struct Range {
     uint64_t begin, count;
 
@@ -14,7 +14,7 @@ struct Range {
     {
     }
 
-    /* Whether it has an id. Notes those that are out of range. */
+    /* Whether this pass has an id. Notes an id that no segment has. */
     __device__ __forceinline__ bool has(const gr_segment_job &of, unsigned long long id,
                                         size_t row) const
     {
@@ -25,7 +25,7 @@ struct Range {
         return false;
     }
 
-    /* The place of a sum's first word. Of an id that it does not have, it means nothing. */
+    /* The place of a sum's first word. It means nothing for an id that this pass does not have. */
     __device__ __forceinline__ uint64_t place_of(const gr_segment_job &of, const gr_word_plan &plan,
                                                  unsigned long long id, uint64_t c) const
     {
@@ -53,7 +53,7 @@ __device__ __forceinline__ long long sum_for_one_word(long long value, bool is_t
     return threadIdx.x % 32 ? 0 : (long long)sum;
 }
 
-/* A table of two slots per hash. */
+/* A hash table with two slots per hash value. */
 struct Hot {
     unsigned long long *id; /* plus 1; 0: a free slot */
     SharedWords sums;

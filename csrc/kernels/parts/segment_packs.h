@@ -5,8 +5,8 @@
 #include "columns.h"
 #include "segment_rows.h"
 
-/* Adds this lane's packs of `count` rows, so many at once. Rows lie one after another in memory, or
- * their numbers do in `order`. */
+/* Adds this lane's packs of `count` rows, `flight` packs at once. Rows lie one after another in
+ * memory, or their numbers do in `order`. */
 template <unsigned flight, typename In, typename Acc, typename Sum>
 __device__ __forceinline__ void add_rows(Columns<In, Acc, Sum> &sums, const gr_segment_job &of,
                                          const Part &part, unsigned count)

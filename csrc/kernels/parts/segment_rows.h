@@ -39,7 +39,7 @@ __device__ __forceinline__ uint64_t row_in(const gr_segment_job &of, unsigned nu
     return number < of.rows ? number : of.rows - 1;
 }
 
-/* How many numbers segments have. With `by_row`, only the first row of each segment has one. */
+/* The number of segments' numbers. With `by_row`, a segment's number is that of its first row. */
 __device__ __forceinline__ uint64_t numbers_of(const gr_segment_job &of)
 {
     return of.by_row ? of.rows : of.segments;

@@ -101,7 +101,7 @@ __device__ __forceinline__ bool is_wrong(const gr_segment_job &of, uint64_t row,
     return true;
 }
 
-/* Whether another warp has found an id in front of a row that is not in order. */
+/* Whether another warp has found an unsorted id in front of this row. */
 __device__ __forceinline__ bool is_unsorted_before(const gr_segment_job &of, uint64_t row)
 {
     unsigned long long *unsorted = reinterpret_cast<unsigned long long *>(&of.state->unsorted);
@@ -249,8 +249,8 @@ __device__ __forceinline__ Sum add_ends(const gr_segment_job &of, const Strip<In
     return closed;
 }
 
-/* Adds up a strip in which runs end: by short sums, if these are exact. The open run ends here. If
- * its sum is not short, or may have begun before the warp's rows, it is put together at the end. */
+/* Adds up a strip in which runs end: by short sums, if these are exact. The open run ends here. Its
+ * sum is stored here if it is not short, or if the run may have begun before the warp's rows. */
 template <typename In, typename Acc>
 __device__ __forceinline__ void add_strip(const gr_segment_job &of, uint64_t warp,
                                           const Strip<In> &strip, unsigned long long before,

@@ -39,10 +39,10 @@ __device__ __forceinline__ gr_word_plan plan_for(const gr_segment_job &of, unsig
     return plan;
 }
 
-/* Plans the words by a sample, if they have bits to spare. More words for these would take more
- * additions, unless words overlap. The smallest of all values may be far below that of the sample.
- * The largest is seldom twice as large, but a checked word also needs room for a sum. So spare bits
- * above the sample are as many as that takes, and all others are below. */
+/* Plans the words by a sample, if they have bits to spare. Additional words for spare bits would
+ * take more additions, unless words overlap. The smallest value may be far below the sample's, but
+ * the largest is seldom twice the sample's. A checked word also needs room for a sum. So spare bits
+ * above the sample are only as many as that takes, and all others are below the sample. */
 __device__ __forceinline__ bool plans_by_sample(const gr_segment_job &of, gr_word_plan *plan)
 {
     gr_extremes sample = of.state->sample;
@@ -109,8 +109,8 @@ __device__ __forceinline__ bool is_in_shared(const gr_segment_job &of, const gr_
            plan.per_pass >= of.segments;
 }
 
-/* Drops bits below the unit. They are zero, if the words hold all values. Then only a zero lies 64
- * bits or more below it. */
+/* Drops bits below the unit. They are zero, if the words hold all values. Then only zeros are
+ * shifted by 64 bits or more. */
 __device__ __forceinline__ unsigned long long without_bits(unsigned long long size, int bits)
 {
     return bits < 64 ? size >> bits : 0;
@@ -150,7 +150,7 @@ __device__ __forceinline__ OneWord whole_of(In x, const gr_word_plan &plan)
         int up = s.exponent - plan.low;
         unsigned long long size = up < 0 ? without_bits(s.size, -up) : s.size;
         unsigned k = up > 0 ? (unsigned)up / plan.width : 0;
-        k = k < plan.words ? k : plan.words - 1; /* of a value that no word holds */
+        k = k < plan.words ? k : plan.words - 1; /* if no word holds the value */
         unsigned shift = up > 0 ? ((unsigned)up - k * plan.width) & 63 : 0;
         long long whole = (long long)(size << shift);
         return {s.is_negative ? -whole : whole, k, 0};

@@ -1,4 +1,4 @@
-/* Values, ids and sums of sums by segment. */
+/* Sums by segment: access to values, ids and sums. */
 #ifndef GPUREDUCE_KERNEL_SEGMENTS_H
 #define GPUREDUCE_KERNEL_SEGMENTS_H
 
@@ -35,8 +35,8 @@ __device__ __forceinline__ unsigned long long index_at(const gr_index &of, size_
     return index_from(static_cast<const char *>(of.base) + (int64_t)i * of.step, of.load);
 }
 
-/* Calls use(index), where index(i) is number i, if the numbers are of a usual type: a choice of the
- * type before each load would keep the loads apart. Returns whether they are. */
+/* Calls use(index), where index(i) is number i, if the numbers are of a usual type: a switch before
+ * each load would keep loads from being in flight together. Returns whether they are. */
 template <typename Use>
 __device__ __forceinline__ bool with_usual_index(const gr_index &of, Use use)
 {
@@ -53,7 +53,7 @@ __device__ __forceinline__ bool with_usual_index(const gr_index &of, Use use)
     return false;
 }
 
-/* How lanes share columns: 2^bits of them take neighbouring ones. */
+/* Returns `bits`: 2^bits lanes take neighbouring columns. */
 __device__ __forceinline__ unsigned column_lane_bits(uint64_t columns)
 {
     unsigned bits = 0;
@@ -86,7 +86,7 @@ __device__ __forceinline__ void note_first_place(uint64_t *first, size_t place)
         note_place(first, place);
 }
 
-/* Ends all kernels of the process if an id is wrong and no caller waits to be told of it. */
+/* Ends all kernels of the process if an id is wrong and no caller checks for that. */
 __device__ __forceinline__ void stop_if_wrong(const gr_segment_job &of)
 {
     if (of.stops && of.state->bad)
@@ -164,7 +164,7 @@ __device__ __forceinline__ void for_each_value(const gr_segment_job &of, IndexAt
     }
 }
 
-/* The same with the job's ids, or with those that its offsets make. */
+/* The same with the job's ids, or with ids found in its offsets. */
 template <unsigned flight, typename In, typename Use>
 __device__ __forceinline__ void for_each_value(const gr_segment_job &of, Use use)
 {

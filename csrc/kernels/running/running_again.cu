@@ -1,12 +1,12 @@
 /* running_again: entries of running sums whose rounding running_tiles could not prove.
  *
- * Nearly always there are none, and all blocks return. Otherwise each thread adds up some elements
- * of a line, a walk, in digits of 32 bits, where nothing is rounded. After a barrier of the whole
- * grid, the walks' digits are added up along their lines, a warp per digit. After another one, each
- * walk in whose tiles there are such entries begins with the digits before it, and rounds all of
- * its entries. If lines have one walk each, only the last step is needed.
+ * Nearly always there are none, and all blocks return. Otherwise each thread adds up a walk, which
+ * is some elements of a line, in digits of 32 bits, where nothing is rounded. After a grid barrier,
+ * a warp per digit adds up the walks' digits along each line. After a second barrier, a thread goes
+ * again through each walk whose tiles have such entries: it starts with the digits before the walk,
+ * and rounds all of its entries. If lines have one walk each, only the last step is needed.
  *
- * Still wasted: one entry that is not proven has all elements added up again. */
+ * Still wasted: for a single unproven entry, all elements are added up again. */
 #include "parts/running_digits.h"
 
 #include <cooperative_groups.h>

@@ -1,14 +1,14 @@
 /* running_tiles: running sums in one pass over memory, by decoupled look-back.
  *
  * Each block takes a tile of some lines: many elements of one line, or some of each of 32 columns.
- * It adds them up and tells the other blocks that sum. The last block of a stretch of tiles
- * also tells the sum of everything up to its end. So each block adds up few sums to know what is
- * before its tile. Tiles are numbered by an atomic
- * ticket: what a block waits for is done by blocks that already run.
+ * It adds them up and publishes the sum in global memory. GR_RUNNING_STRETCH tiles make a stretch,
+ * whose last block also publishes the sum of all elements up to its end. So each block adds up few
+ * sums to know the sum before its tile. A ticket numbers the tiles in the order in which blocks
+ * start. So a block waits only for blocks that already run.
  *
- * Which sums are added is fixed, so that sums in plain floats are the same in every run. While a
- * block waits, it makes the entries of its tile alone, if plain floats are added. Entries whose
- * rounding is not proven are left to running_again.
+ * The order of all additions is fixed, so that sums in plain floats are the same in every run. With
+ * plain floats, a block first makes the entries from its own elements, and adds the sum before the
+ * tile when it is known. Entries whose rounding is not proven are left to running_again.
  *
  * Still wasted: each element is added twice, once for the tile's sum and once for its entry. */
 #include "parts/running_tile.h"

@@ -3,8 +3,8 @@
  * In scan_blelloch the lanes of a warp access entries 2 * stride apart, which lie in few banks.
  * Here entry k has place k + k / 32 in shared memory: entries 32 apart lie in neighbouring banks.
  *
- * Still wasted: two barriers of the block for each doubling, most of them for a few threads that
- * work; and places, which take time to compute. */
+ * Still wasted: two block barriers for each doubling of the stride, most of them while few threads
+ * work; and the time to compute places. */
 #include "parts/common.h"
 
 __device__ __forceinline__ unsigned place(unsigned k)

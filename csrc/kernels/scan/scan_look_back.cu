@@ -1,19 +1,19 @@
 /* scan_look_back: one launch. Each element is read once and written once, as a copy does.
  *
  * Each warp makes running sums of its part of the block's tile, 32 elements at a time. Then the
- * block tells the sum of its tile to the blocks behind it. And it looks back: one warp adds the
- * sums of the 32 tiles before its own, and of 32 more, until it comes to a tile that knows the sum
- * of everything up to its end. Now this block knows that sum, too, and tells it.
+ * block publishes the sum of its tile in `work`. And it looks back: one warp adds the sums of the
+ * 32 tiles before its own, and of 32 more, until it finds a tile that has published the sum of all
+ * elements up to its end. Then the block publishes the same sum for its own tile.
  *
  * A block waits only for tiles with lower numbers. Tiles are numbered by a ticket that is drawn
- * when a block starts, so those blocks have started, too, and no order of blocks can hang.
- * `__threadfence` keeps a sum from arriving after the mark that says it is there.
+ * when a block starts, so those blocks have started, too, and no order of blocks causes a deadlock.
+ * `__threadfence` makes a sum visible before the mark that announces it.
  *
  * Still wasted: the other warps wait while one looks back. And how far it must look depends on the
  * other blocks, so floats are added in an order that changes from run to run. */
 #include "parts/scan.h"
 
-enum { UNKNOWN, OF_TILE, UP_TO_TILE }; /* what is known of a tile */
+enum { UNKNOWN, OF_TILE, UP_TO_TILE }; /* which sum of a tile is published */
 
 template <typename In, typename Acc>
 __global__ void scan_look_back(In in, Acc *out, size_t n, Acc *work, unsigned *ticket)

@@ -1,15 +1,15 @@
 /* exact_terms: a block adds up the terms of one group in integers, and makes the result of them.
  *
- * The other kernels make means, variances, norms and products of sums that nearly always prove how
- * the result is rounded. The groups where they do not come here. Their elements, and their products
- * as two float64 numbers each, are cut into digits as in exact_levels. One thread then divides
- * integers. If there are few groups, blocks share one, and add their digits up in global memory.
+ * The other kernels make means, variances, norms and products from sums that nearly always prove
+ * the rounding of the result. This kernel makes those that are not proven. It cuts the elements of
+ * a group, and their products as two float64 numbers each, into digits as in exact_levels. One
+ * thread divides integers. If there are few groups, blocks share one: they add up in global memory.
  *
  * Still wasted: all threads but one, while that one divides. */
 #include "parts/exact_terms.h"
 
-/* Makes the results that have a bit in `out.of.unproven`. If blocks share groups, `words` are
- * GR_TERMS_SUMS times GR_LEVELS_WORDS for each group, all 0. */
+/* Makes the results whose bit in `out.of.unproven` is set. If blocks share groups, `words` has
+ * GR_TERMS_SUMS times GR_LEVELS_WORDS zeros for each group. */
 template <typename In, typename Acc>
 __global__ void __launch_bounds__(GR_TERMS_THREADS, 2)
     exact_terms(const __grid_constant__ gr_layout of, Sums<Acc> out, size_t sums, size_t terms,

@@ -1,7 +1,7 @@
 /* segment_atomics: an atomic addition of an integer per element.
  *
  * Floats round at each addition, so their sums depend on the order. Here elements become integers,
- * whose sums do not. Shuffles add up single values first if all those of a warp go to one word.
+ * whose sums do not. If all values of a warp go to the same word, shuffles add them up first.
  * Frequent ids (segment_sample) have sums in shared memory: blocks do not queue for one address.
  *
  * Still wasted: an atomic addition in the L2 cache per element and word. */

@@ -2,9 +2,9 @@
  *
  * For rows of many columns, a counting sort of the row numbers costs less than an atomic addition
  * per element. Its steps are segment_count, segment_claim and segment_order. Then each segment is
- * added up as if its rows lay one after another. Neighbouring lanes of one id add to its count
- * together. The count before a row is added is the row's place among those of its segment. With
- * few segments, all blocks would queue for a few addresses, so each counts in shared memory first.
+ * added up as if its rows lay one after another. Lanes that have the same id add to its count
+ * together. The count before a row is added is the row's place within its segment. With few
+ * segments, all blocks would queue for a few addresses: each counts in shared memory first.
  *
  * Still wasted: the ids are read twice, or three times with few segments. */
 #include "parts/segment_order.h"

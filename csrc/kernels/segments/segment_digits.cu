@@ -4,7 +4,7 @@
  * nearly always prove how a sum is rounded. They mark the few sums without a proof, and those are
  * added up again here. For sums along an axis, exact_levels does so.
  *
- * Still wasted: to read the elements twice, or more often if their sizes differ widely. */
+ * Still wasted: the elements are read twice, or more often if their sizes differ widely. */
 #include "parts/exact_levels.h"
 #include "parts/segment_rows.h"
 

@@ -1,9 +1,9 @@
 /* segment_few: a warp looks for the rows of a segment among few ids, and adds them up.
  *
- * Few rows take less time than the launches that count them, put them in order and add them up. So
- * each warp reads all ids itself, and this is the only launch. It also sees whether one is wrong.
+ * With few rows, the launches that count them, put them in order and add them up take too long. So
+ * each warp reads all ids itself, and this is the only launch. It also checks the ids.
  *
- * Still wasted: each id is read by the warp of each segment. */
+ * Still wasted: the warp of each segment reads all ids. */
 #include "parts/segment_few.h"
 
 template <typename In, typename Acc>

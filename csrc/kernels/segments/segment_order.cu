@@ -8,7 +8,7 @@
 #include "parts/segment_order.h"
 
 /* Stores the numbers of some rows. If ids have changed since they were counted, a place may be any
- * number: those that are out of range are dropped. */
+ * number: rows whose place is out of range are dropped. */
 __device__ __forceinline__ void put_rows(const gr_segment_job &of, const Ids &ids,
                                          const unsigned (&place)[Ids::flight])
 {

@@ -1,7 +1,7 @@
 /* segment_packs: as segment_rows, for rows that consist of packs of 16 bytes.
  *
- * A lane loads a pack at once, and adds up its columns. So a lane finds out where a segment's rows
- * are once for all these columns. A few lanes load a whole row, and the other lanes of the warp
+ * A lane loads a pack at once, and adds up its columns. So a lane looks up a segment's rows only
+ * once for all these columns. A few lanes load a whole row, and the other lanes of the warp
  * load other rows.
  *
  * Still wasted: registers, for the sums of a pack's columns. */

@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(256, 4) segment_range(gr_segment_job of)
             seen.add(in[first]);
         if (first < packed.tail)
             seen.add(in[n - 1 - first]);
-        /* A part is what a warp loads at once. */
+        /* A part is 32 packs, one load of a warp. A sample has every `apart`-th part. */
         size_t apart = of.in_sample ? of.sampled : 1, lane = first % 32;
         size_t parts = packed.packs / 32 / apart + 1;
         for (size_t i = first / 32; i < parts; i += flight * (grid / 32)) {

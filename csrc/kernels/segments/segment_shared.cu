@@ -4,7 +4,7 @@
  * each block has sums of its own, and adds them to those of all blocks once, at its end. If there
  * is room, a sum has several copies for the lanes of a warp: fewer lanes then queue for one bank.
  *
- * Still wasted: two atomic additions per word, as shared memory adds 32 bits at most at once. */
+ * Still wasted: two atomic additions per word, as those in shared memory add 32 bits at most. */
 #include "parts/segment_words.h"
 
 template <bool has_one, typename In>

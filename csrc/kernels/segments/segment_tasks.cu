@@ -1,12 +1,12 @@
 /* segment_tasks: a block adds up a part of a long segment, for some columns.
  *
- * So all blocks have something to do, even if one segment has most of the rows. The block that ends
- * last of those with parts of a segment adds up the sums of all parts.
+ * This keeps all blocks busy, even if one segment has most of the rows. The last block to finish a
+ * part of a segment adds up the sums of all its parts.
  *
  * Still wasted: another launch, which seldom has anything to do. */
 #include "parts/segment_rows.h"
 
-/* Adds up over a block, whose threads have `columns` columns in turn: the first ones get the sums.
+/* Adds up over a block, where thread t has column t % `columns`: the first threads get the sums.
  */
 template <typename Acc>
 __device__ __forceinline__ Acc block_sums(Acc sum, Acc *shared, unsigned columns)
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(256, 4) segment_tasks(gr_segment_job of)
         if (place >= of.long_room) /* offsets have changed after their check */
             continue;
         gr_long_segment whole = of.longs[place];
-        __threadfence(); /* the sum, before the count of those that are there */
+        __threadfence(); /* makes the sum visible before it is counted */
         __syncthreads();
         bool is_last =
             threadIdx.x == 0 && atomicAdd(of.arrived + place * tiles + tile, 1u) + 1 == whole.count;
