@@ -210,14 +210,13 @@ static gr_status allocate(run *r, gr_arena *arena)
     size_t task = gr_arena_take(arena, tasks, sizeof *job->task);
     size_t of_long = gr_arena_take(arena, longs, sizeof *job->longs);
     size_t partial = gr_arena_take(arena, tasks * request->columns, gr_axis_acc_size(request->acc));
-    size_t shared =
-        arena->bytes; /* offsets, staged sums or words: one of them is in use at a time */
+    /* Offsets, staged sums or words: one of them is in use at a time. */
     size_t sorted = r->in_runs        ? request->segments * request->sums.bytes
                     : job->try_sorted ? (request->segments + 1) * sizeof *job->offsets
                                       : 0;
     size_t room = r->in_words ? job->room * sizeof *job->words : 0;
+    size_t shared = gr_arena_take(arena, sorted > room ? sorted : room, 1);
 
-    gr_arena_take(arena, sorted > room ? sorted : room, 1);
     if (gr_arena_open(arena, request->device, request->stream, r->error) != GR_OK)
         return r->error->status;
     char *memory = arena->base;
