@@ -9,13 +9,16 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any
 
 import dask.array as da
 import numpy as np
 import numpy.typing as npt
+from dask.array.utils import validate_axis
 
+from gpureduce import exact
 from gpureduce.core import arrays, dtypes, groups, running
 from gpureduce.core import digits as words_of
 from gpureduce.core.accumulator import Accumulator
@@ -47,9 +50,10 @@ def sum(
         As in dask.array.sum.
     strategy
         ``"exact"`` rounds each sum of floats once: it has the bits of `gpureduce.sum` of the whole
-        array. A chunk then becomes an array of digits, 600 bytes for each sum along its axes, which
-        are added up in Dask's tree. ``"cpu"``, ``"numpy"`` and ``"fast"`` round the sum of each
-        chunk, as dask.array.sum does. Integers wrap around as in NumPy by any strategy.
+        array. A chunk that lacks elements of its sums becomes an array of digits, 600 bytes for
+        each sum along its axes, which are added up in Dask's tree. ``"cpu"``, ``"numpy"`` and
+        ``"fast"`` round the sum of each chunk, as dask.array.sum does. Integers wrap around as in
+        NumPy by any strategy.
 
     Returns
     -------
@@ -76,7 +80,8 @@ def sum(
     result = conversion.result
     how = {"axis": axis, "keepdims": keepdims, "dtype": result, "split_every": split_every}
     meta = _meta(x, axis, keepdims, result)
-    if strategy == "exact" and dtypes.is_exact(result):
+    is_exact = strategy == "exact" and dtypes.is_exact(result)
+    if is_exact and not _are_whole(x, axis):
         return da.reduction(
             x,
             _digits,
@@ -86,7 +91,8 @@ def sum(
             name="exact-sum",
             **how,
         )
-    chunk = partial(_sums, strategy=strategy, dtype=dtypes.rounded_later(conversion).result)
+    part = result if is_exact else dtypes.rounded_later(conversion).result
+    chunk = partial(_sums, strategy=strategy, dtype=part)
     return da.reduction(x, chunk, partial(_total, result=result), meta=meta, name="sum", **how)
 
 
@@ -135,7 +141,7 @@ def var(
 ) -> Any:  # fmt: skip
     """The variance, with the arguments of dask.array.var and the bits of `gpureduce.exact.var`.
 
-    Each chunk becomes exact partial sums, of 2,400 bytes for each variance.
+    A chunk that lacks elements of its variances becomes exact sums, 2,400 bytes for each variance.
 
     >>> import dask.array as da, gpureduce.dask
     >>> float(gpureduce.dask.var(da.from_array([1e8, 1e8 + 1, 1e8 + 2], chunks=1)).compute())
@@ -296,14 +302,26 @@ def _statistic(
     dtypes.convert(x.dtype, wanted)  # raises if it would lose something
     result = wanted if kind == words_of.MEAN else dtypes.part_of(wanted)
     skips_nan = skips_nan and dtypes.is_float(x.dtype)
-    chunk = partial(_digits_of, kind=kind, skips_nan=skips_nan)
-    last = partial(_finished, kind=kind, ddof=finite("ddof", ddof), result=result,
-                   skips_nan=skips_nan)  # fmt: skip
+    name, ddof = ("mean", "var", "std", "norm")[kind], finite("ddof", ddof)
+    chunk: Any = partial(_digits_of, kind=kind, skips_nan=skips_nan)
+    last: Any = partial(_finished, kind=kind, ddof=ddof, result=result, skips_nan=skips_nan)
+    if _are_whole(x, axis) and not skips_nan:
+        how: dict[str, Any] = {"ddof": ddof} if kind in (words_of.VAR, words_of.STD) else {}
+        if wanted != own:
+            how["dtype"] = wanted
+        chunk = partial(_made_of, function=name, how=how, digits_of=chunk, finished=last)
+        last = _only
     return da.reduction(
         x, chunk, last, axis=axis, keepdims=keepdims, dtype=result, combine=_added,
         split_every=split_every, meta=_meta(x, axis, keepdims, result), concatenate=True,
-        name="exact-" + ("mean", "var", "std", "norm")[kind],
+        name="exact-" + name,
     )  # fmt: skip
+
+
+def _are_whole(x: Any, axis: Axis) -> bool:
+    """Whether each chunk has all elements of its sums: then they are finished at once."""
+    axes = validate_axis(axis, x.ndim) if axis is not None else range(x.ndim)
+    return all(x.numblocks[i] == 1 for i in np.atleast_1d(axes))
 
 
 def _meta(x: Any, axis: Axis, keepdims: bool, result: np.dtype[Any]) -> Any:
@@ -392,10 +410,25 @@ def _finished(
     return found[()]
 
 
+def _made_of(
+    chunk: Any, axis: tuple[int, ...], keepdims: bool, *, function: str, how: dict[str, Any],
+    digits_of: Any, finished: Any,
+) -> Any:  # fmt: skip
+    """What is made of a chunk's sums."""
+    if arrays.lies_on_a_gpu(chunk) or math.prod(chunk.shape[i] for i in axis) <= how.get("ddof", 0):
+        return finished(digits_of(chunk, axis, True), axis, True)
+    array = arrays.as_array(chunk)
+    return dtypes.quietly(getattr(exact, function), array, axis=axis, keepdims=True, **how)
+
+
+def _only(made: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
+    return made if keepdims else np.squeeze(made, axis)[()]
+
+
 def _sums(
     chunk: Any, axis: tuple[int, ...], keepdims: bool, *, strategy: str, dtype: np.dtype[Any]
 ) -> Any:
-    """The sums of a chunk by another strategy, as a NumPy array."""
+    """The rounded sums of a chunk, as a NumPy array."""
     strategy = "auto" if dtype.kind in "iu" else strategy
     found = _sum(chunk, strategy, dtype, timing=False, axis=axis, keepdims=True).value
     return found.get() if arrays.lies_on_a_gpu(found) else found

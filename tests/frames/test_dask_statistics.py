@@ -66,8 +66,9 @@ def test_edges(values):
         how = {} if ord is None else {"ord": ord}
         with np.errstate(invalid="ignore"):
             right = getattr(exact, name)(x, **how)
-            found = getattr(gd, name)(da.from_array(x, chunks=1), split_every=2, **how).compute()
-        np.testing.assert_array_equal(found, right, err_msg=name)
+            for chunks in (1, -1):
+                lazy = getattr(gd, name)(da.from_array(x, chunks=chunks), split_every=2, **how)
+                np.testing.assert_array_equal(lazy.compute(), right, err_msg=name)
 
 
 # As dask/array/tests/test_reductions.py does: shapes, `_meta` and values beside NumPy's.

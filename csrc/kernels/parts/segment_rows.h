@@ -39,7 +39,8 @@ __device__ __forceinline__ uint64_t row_in(const gr_segment_job &of, unsigned nu
     return number < of.rows ? number : of.rows - 1;
 }
 
-/* The number of segments' numbers. With `by_row`, a segment's number is that of its first row. */
+/* How many numbers segments may have. A segment's number is its id. With `by_row` it is that of its
+ * first row in order, so that segments without rows take no time. */
 __device__ __forceinline__ uint64_t numbers_of(const gr_segment_job &of)
 {
     return of.by_row ? of.rows : of.segments;
