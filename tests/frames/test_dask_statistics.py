@@ -16,7 +16,7 @@ gd = pytest.importorskip("gpureduce.dask")
 
 NAMES = ["mean", "var", "std", "norm", "nansum", "nanmean", "nanvar", "nanstd"]
 DTYPES = ["float16", "float32", "float64", "complex64", "complex128", "int8", "int64", "bool"]
-CHUNKS = [((5, 8, 2), 2), ((4, 3, 3), {0: 3, 1: 2, 2: 2})]
+CHUNKS = [((5, 8, 2), 2), ((12, 3, 3), None), ((4, 3, 3), {0: 3, 1: 2, 2: 2})]
 AXES = [None, 0, -1, (0, 2), ()]
 
 
