@@ -71,6 +71,22 @@ def test_edges(values):
                 np.testing.assert_array_equal(lazy.compute(), right, err_msg=name)
 
 
+def test_chunks_whose_sums_are_floats_and_chunks_of_digits():
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal((40, 100)).astype(np.float32)
+    x[:10] *= 2.0 ** rng.integers(-100, 100, (10, 100))
+    x[25, 7], x[30:, 8] = np.inf, np.nan
+    kinds = [gd._partial(x[k : k + 10], (0,), True).dtype for k in range(0, 40, 10)]
+    assert kinds == [np.int64, np.float64, np.int64, np.int64]
+    for name, split_every in itertools.product(("sum", "mean"), (2, 3, 4)):
+        for array, axis in ((x, 0), (x.T, 1)):
+            with np.errstate(invalid="ignore"):
+                right = getattr(exact, name)(array, axis)
+            y = da.from_array(array, chunks=(10, 100) if axis == 0 else (100, 10))
+            lazy = getattr(gd, name)(y, axis, split_every=split_every)
+            np.testing.assert_array_equal(lazy.compute(), right)
+
+
 # As dask/array/tests/test_reductions.py does: shapes, `_meta` and values beside NumPy's.
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("name", NAMES)
