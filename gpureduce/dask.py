@@ -308,12 +308,14 @@ def _statistic(
     skips_nan = skips_nan and dtypes.is_float(x.dtype)
     name, ddof = ("mean", "var", "std", "norm")[kind], finite("ddof", ddof)
     chunk: Any = partial(_digits_of, kind=kind, skips_nan=skips_nan)
+    if kind == words_of.MEAN and not skips_nan:
+        chunk = _partial
     last: Any = partial(_finished, kind=kind, ddof=ddof, result=result, skips_nan=skips_nan)
     if _are_whole(x, axis) and not skips_nan:
         how: dict[str, Any] = {"ddof": ddof} if kind in (words_of.VAR, words_of.STD) else {}
         if wanted != own:
             how["dtype"] = wanted
-        chunk = partial(_made_of, function=name, how=how, digits_of=chunk, finished=last)
+        chunk = partial(_made_of, function=name, how=how, sums_of=chunk, finished=last)
         last = _only
     return da.reduction(
         x, chunk, last, axis=axis, keepdims=keepdims, dtype=result, combine=_merged,
@@ -369,7 +371,7 @@ def _float(dtype: Any) -> Any:
 def _partial(chunk: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
     """A chunk's sums: three floats and the number of elements, one after another, or digits.
 
-    The floats add up to the sum without an error. They take a hundredth of the time of digits.
+    The floats add up to the sum without an error. They take less time than digits.
     """
     array = None if arrays.lies_on_a_gpu(chunk) else arrays.as_array(chunk)
     kept = [i for i in range(chunk.ndim) if i not in axis]
@@ -387,8 +389,8 @@ def _partial(chunk: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
     return found.reshape(4, *(1 if i in axis else size for i, size in enumerate(array.shape)))
 
 
-def _three_floats(rows: Any, offsets: Any, n: int) -> Any:
-    """Three floats for the sum of each segment and column, and `n`; None if one is not exact."""
+def _three_floats(rows: Any, offsets: Any, n: Any) -> Any:
+    """Three floats for the sum of each segment and column, and `n`; None if a sum is not exact."""
     found = np.empty((4, (len(offsets) - 1) * rows.shape[1]))
     _host.unrounded_segments(
         rows, None, offsets, len(offsets) - 1, dtypes.load_of(rows.dtype), ELEMENT, found
@@ -405,9 +407,9 @@ def _merged(found: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
     if all(one.dtype == np.float64 for one in blocks):
         floats = np.concatenate([one[:3] for one in blocks])
         n = np.sum([one[3] for one in blocks], axis=0)
-        made = _three_floats(floats.reshape(len(floats), -1), np.array([0, len(floats)]), 0)
+        rows = floats.reshape(len(floats), -1)
+        made = _three_floats(rows, np.array([0, len(rows)]), n.reshape(-1))
         if made is not None:
-            made[3] = n.reshape(-1)
             return made.reshape(4, *floats.shape[1:])
     return np.sum([_as_digits(one) for one in blocks], axis=0, dtype=np.int64)
 
@@ -422,6 +424,7 @@ def _blocks(found: Any) -> Iterator[Any]:
 
 
 def _as_digits(block: Any) -> words_of.Words:
+    """Digits of a block of sums in either form."""
     if block.dtype != np.float64:
         return block
     words = words_of.of_sums(block[:3], (0,))
@@ -443,8 +446,6 @@ def _digits_of(
     chunk: Any, axis: tuple[int, ...], keepdims: bool, *, kind: int, skips_nan: bool
 ) -> words_of.Words:
     """The digits of a chunk's sums, and of the sums of its squares after them."""
-    if kind == words_of.MEAN and not skips_nan:
-        return _partial(chunk, axis, keepdims)
     array = _on_host(chunk)
     numbers = None
     if skips_nan:
@@ -492,11 +493,11 @@ def _means(floats: Any, result: np.dtype[Any]) -> tuple[Any, int]:
 
 def _made_of(
     chunk: Any, axis: tuple[int, ...], keepdims: bool, *, function: str, how: dict[str, Any],
-    digits_of: Any, finished: Any,
+    sums_of: Any, finished: Any,
 ) -> Any:  # fmt: skip
     """What is made of a chunk's sums."""
     if arrays.lies_on_a_gpu(chunk) or math.prod(chunk.shape[i] for i in axis) <= how.get("ddof", 0):
-        return finished([digits_of(chunk, axis, True)], axis, True)
+        return finished([sums_of(chunk, axis, True)], axis, True)
     array = arrays.as_array(chunk)
     return dtypes.quietly(getattr(exact, function), array, axis=axis, keepdims=True, **how)
 

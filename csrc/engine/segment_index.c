@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-enum { BLOCK = GR_SEGMENT_BLOCK };
+enum { BLOCK = GR_DEFAULT_BLOCK };
 
 static gr_status fetch(const gr_segment_run *r, const void *from, size_t bytes, void *to)
 {

@@ -1,7 +1,5 @@
 #include "engine/segment_launch.h"
 
-enum { SM_THREADS = 2048, BLOCK = 256 };
-
 gr_status gr_launch_segment_step(gr_segment_run *r, gr_segment_step s)
 {
     int number = gr_strategy_named(s.kernel);
@@ -20,9 +18,8 @@ gr_status gr_launch_segment_step(gr_segment_run *r, gr_segment_step s)
 gr_status gr_launch_segment_threads(gr_segment_run *r, const char *kernel, size_t threads,
                                     unsigned block, size_t shared_bytes)
 {
-    size_t most = r->sms * (SM_THREADS / block);
     gr_segment_step step = {kernel, GR_LOAD_u64, GR_ACC_u64, 0, 1, block, shared_bytes};
-    step.grid = gr_least(gr_ceil_div(threads, block), most);
+    step.grid = gr_least(gr_ceil_div(threads, block), gr_blocks_to_fill(r->request->device, block));
     return gr_launch_segment_step(r, step);
 }
 
@@ -31,5 +28,5 @@ gr_status gr_launch_segment_bounds(gr_segment_run *r)
     const gr_groups_request *request = r->request;
     size_t count = request->by_offsets ? request->segments + 1 : request->rows / 8 + 1;
     size_t gaps = 8 + 3 * 64 * sizeof(uint64_t);
-    return gr_launch_segment_threads(r, "segment_bounds", count, BLOCK, gaps);
+    return gr_launch_segment_threads(r, "segment_bounds", count, GR_DEFAULT_BLOCK, gaps);
 }

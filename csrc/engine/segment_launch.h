@@ -25,10 +25,8 @@ typedef struct {
     bool in_one_attempt;        /* in_words: one attempt, with words that hold all values */
 } gr_segment_run;
 
-enum {
-    GR_WIDE_PASSES = 2,    /* over ranges of segments for values of all exponents: many words */
-    GR_SEGMENT_BLOCK = 256 /* threads per block of most kernels */
-};
+/* Passes over ranges of segments for values of all exponents, which need many words. */
+enum { GR_WIDE_PASSES = 2 };
 
 /* Plans sums by segment: fills in what the request leaves open. */
 gr_status gr_plan_segments(gr_segment_run *r);

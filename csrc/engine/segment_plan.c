@@ -4,7 +4,6 @@
 #include "exact/format.h"
 
 enum {
-    SM_THREADS = 2048,          /* per multiprocessor */
     LANE_ROWS = 48,             /* most mean rows per lane of a segment; else more lanes */
     PACK_ROWS = 16,             /* the same for segment_packs, per group of lanes of a row */
     LONG_VALUES = 4096,         /* segments of more values are cut into tasks */
@@ -156,7 +155,7 @@ static void share_rows(run *r)
                   request->values.row_step == (int64_t)gr_load_size((gr_load)request->load);
     /* Warps find out where a segment's rows are once for all tiles of columns that they add up. So
      * they get several, if there are enough segments to fill the device. */
-    size_t blocks = gr_ceil_div(gr_numbered_segments(r), GR_SEGMENT_BLOCK / lanes);
+    size_t blocks = gr_ceil_div(gr_numbered_segments(r), GR_DEFAULT_BLOCK / lanes);
     size_t tiles = r->in_packs ? r->pack_tiles : r->tiles;
     size_t apart = gr_ceil_div(r->sms * FILLING_BLOCKS, blocks ? blocks : 1);
     r->row_blocks = gr_least(blocks, r->sms * 32);
@@ -167,7 +166,7 @@ static void share_rows(run *r)
     job->long_rows /= gr_ceil_div(tiles, r->row_tiles);
     if (job->long_rows < least)
         job->long_rows = least;
-    if (request->segments * lanes >= r->sms * SM_THREADS)
+    if (request->segments * lanes >= gr_blocks_to_fill(request->device, 1))
         job->long_rows += 2 * mean;
 }
 

@@ -30,7 +30,7 @@
 #include <string.h>
 
 enum {
-    BLOCK = GR_SEGMENT_BLOCK,
+    BLOCK = GR_DEFAULT_BLOCK,
     SAMPLED_ROWS = 1 << 20 /* fewer ids are not sampled for frequent ones */
 };
 

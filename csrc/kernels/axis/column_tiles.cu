@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(256, blocks_of<In, Acc>)
         for (unsigned j = 0; j < width; j++)
             shared[team * tile_width + j * members + threadIdx.x % members] = Acc(of.sum[j]);
         __syncthreads();
-        /* Adds the teams' sums, and then those of the `fold` columns that make one of the array. */
+        /* Adds the teams' sums, then the sums of `fold` columns that make one of the array. */
         unsigned columns = unsigned(left < tile_width ? left : tile_width) / fold;
         add_teams(shared, teams, tile_width);
         for (unsigned some = fold, half; some > 1; some = half) {

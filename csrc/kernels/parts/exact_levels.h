@@ -43,7 +43,7 @@ struct Span {
         return (end - 1) / 32;
     }
 
-    /* Unites the spans of all lanes of the warp, and the flags of those lanes whose numbers differ
+    /* Unites the spans of all lanes of the warp, and the flags of lanes whose numbers differ
      * by multiples of `apart`. */
     __device__ __forceinline__ void unite(unsigned apart)
     {

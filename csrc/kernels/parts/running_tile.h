@@ -3,7 +3,7 @@
 
 #include "running.h"
 
-/* The least magnitude of a sum that round_far rounds. There, the rest and the error bound of `of`
+/* The least magnitude of a sum that round_far rounds. The rest and the error bound of such a sum
  * are together at most 2^10 units in the last place of a float64. */
 __device__ __forceinline__ double least_far(const gr_proven &of, const gr_sums &sums,
                                             const gr_format &format)
@@ -127,7 +127,7 @@ template <typename In, typename Acc> struct RunningTile {
         });
     }
 
-    /* Stores entries. Adds `before` to those before the first element where sums begin anew. */
+    /* Stores entries. Adds `before` to the entries up to the element where sums begin anew. */
     __device__ __forceinline__ void store_after(const In *staged, const Acc &before) const
     {
         size_t until = until_next(of, begin), row = part;
@@ -165,7 +165,7 @@ template <typename In, typename Acc> struct RunningTile {
     static constexpr unsigned at_once = 4; /* elements that have no gaps in between */
 
     /* Calls use(place, begins) for each at_once of this thread's elements, in their order: with the
-     * place of the first one, which the others follow at `stride`, and their bits of `begins`. */
+     * first element's place, from which the next are `stride` apart, and the bits of `begins`. */
     template <typename Use> __device__ __forceinline__ void each_own(uint64_t begins, Use use) const
     {
         unsigned k = part * of.items * width + column;
