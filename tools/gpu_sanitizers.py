@@ -25,6 +25,7 @@ def run(tool: str) -> dict[str, object]:
     command = ["compute-sanitizer", "--tool", tool, "--target-processes", "all"]
     command += [sys.executable, "-P", "-m", "pytest", "-q", "-m", "sanitizer", str(TESTS)]
     command += ["-n", str(PROCESSES[tool]), "--dist", "worksteal", "-p", "no:benchmark"]
+    command += ["--durations", "5"]
     done = subprocess.run(command, capture_output=True, text=True)
     passed = re.search(r"(\d+) passed", done.stdout)
     summary = re.search(r"(?:ERROR|RACECHECK) SUMMARY: (.*)", done.stdout)
@@ -36,6 +37,7 @@ def run(tool: str) -> dict[str, object]:
         "tests": int(passed[1]) if passed else 0,
     }
     print(tool, found, flush=True)  # at once: the next tool may take long
+    print(*re.findall(r"\d+\.\d+s call .*", done.stdout), sep="\n", flush=True)
     return found
 
 

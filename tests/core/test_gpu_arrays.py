@@ -301,6 +301,21 @@ def test_cupys_current_stream_is_waited_for():
 
 
 @pytest.mark.gpu
+def test_the_default_stream_is_waited_for():
+    """Numba names no stream for work on the default stream, which may not have ended."""
+    cupy = pytest.importorskip("cupy")
+    there = cupy.zeros(2**24, cupy.int32)
+    shown = {**there.__cuda_array_interface__, "stream": None}
+    like_numbas = types.SimpleNamespace(__cuda_array_interface__=shown)
+    for timing in (False, True):
+        with cupy.cuda.Stream.null:
+            for _ in range(200):
+                there += 1
+        assert int(gpureduce.sum(like_numbas, timing=timing).value) == 200 << 24
+        there.fill(0)
+
+
+@pytest.mark.gpu
 def test_a_hundred_threads_on_several_streams():
     cupy = pytest.importorskip("cupy")
 

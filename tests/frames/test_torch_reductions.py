@@ -71,8 +71,10 @@ def test_a_row_does_not_depend_on_its_batch(name, dtype, device):
             assert torch.equal(function(torch.nn.functional.pad(x, (0, 9))), whole)
     if right is not None and dtype != torch.bfloat16:
         np.testing.assert_array_equal(whole.cpu().numpy(), right(x.cpu().numpy(), axis=-1))
-    torch.testing.assert_close(whole, function(x), rtol=1e-2 if dtype in DTYPES[:2] else 1e-4,
-                               atol=1 if dtype in DTYPES[:2] else 1e-2)  # fmt: skip
+    # PyTorch's cumsum of bfloat16 on a card rounds each partial sum, so it is asked for float64.
+    near = function(x.double())
+    rounding = torch.finfo(dtype).eps * near.abs() + (1e-3 if name == "logsumexp" else 1e-10)
+    assert ((whole - near).abs() <= rounding).all()
 
 
 @pytest.mark.parametrize("name", WHOLE)

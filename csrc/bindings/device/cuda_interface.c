@@ -139,12 +139,10 @@ static int take_items(PyObject *item[ITEMS], gr_array *array)
     array->base = base;
     array->device = -1;
     array->read_only = PyTuple_Size(item[DATA]) > 1 && PyTuple_GetItem(item[DATA], 1) == Py_True;
-    if (item[STREAM]) {
-        if (take_pointer(item[STREAM], "the stream", &array->stream) < 0)
-            return -1;
-        if (!array->stream) /* forbidden by the interface: either default stream */
-            array->stream = GR_LEGACY_STREAM;
-    }
+    if (item[STREAM] && take_pointer(item[STREAM], "the stream", &array->stream) < 0)
+        return -1;
+    if (!array->stream) /* Numba leaves it out for the default stream, which may still be at work */
+        array->stream = GR_LEGACY_STREAM;
     if (take_typestr(item[TYPESTR], array) < 0)
         return -1;
     return take_shape(item[SHAPE], item[STRIDES], array);
