@@ -25,8 +25,10 @@ typedef struct {
     bool in_one_attempt;        /* in_words: one attempt, with words that hold all values */
 } gr_segment_run;
 
-/* Passes over ranges of segments for values of all exponents, which need many words. */
-enum { GR_WIDE_PASSES = 2 };
+enum {
+    GR_WIDE_PASSES = 2,     /* over ranges of segments, for values of all exponents */
+    GR_ORDERED_ALONE = 8192 /* most rows that one block puts in order, not measured */
+};
 
 /* Plans sums by segment: fills in what the request leaves open. */
 gr_status gr_plan_segments(gr_segment_run *r);

@@ -210,8 +210,9 @@ gr_status gr_plan_segments(run *r)
     bool has_order = request->by_offsets || (job->try_sorted && request->sorted == GR_SORTED);
     r->in_order = !as_digits && !has_order && request->rows && request->rows <= UINT32_MAX &&
                   columns * gr_load_size((gr_load)request->load) >= ORDERED_BYTES;
-    job->orders_in_shared =
-        request->segments <= ORDERED_IN_SHARED && request->segments <= request->rows / ORDERED_ROWS;
+    job->orders_in_shared = request->rows > GR_ORDERED_ALONE &&
+                            request->segments <= ORDERED_IN_SHARED &&
+                            request->segments <= request->rows / ORDERED_ROWS;
     r->in_rows = !as_digits && (request->by_offsets || job->try_sorted || r->in_order);
     r->in_words = as_digits || !(has_order || r->in_order);
     r->are_few = !request->check && !request->by_offsets && !as_digits &&

@@ -1,7 +1,7 @@
 /* Launches the kernels of sums by segment.
  *
- * Offsets: segment_bounds checks them. segment_rows, segment_packs or segment_lanes adds up.
- * segment_tasks adds up long segments, and segment_digits sums whose rounding is not proven.
+ * Offsets: segment_bounds checks them. segment_rows, segment_packs or segment_lanes adds up, and
+ * segment_tasks long segments.
  *
  * Few ids that are not checked: segment_few.
  *
@@ -11,9 +11,9 @@
  * makes offsets of the ids, and the kernels for offsets follow.
  *
  * Unsorted ids: rows of many bytes are put in order by segment_count, segment_claim and
- * segment_order, and the kernels for offsets follow. For other rows, segment_range finds the
- * exponents, and segment_sample frequent ids. segment_shared or segment_atomics adds up integers,
- * and segment_round rounds their sums.
+ * segment_order, or by segment_order_few, and the kernels for offsets follow. For other rows,
+ * segment_range finds the exponents, and segment_sample frequent ids. segment_shared or
+ * segment_atomics adds up integers, and segment_round rounds their sums.
  *
  * Only the device knows whether ids are sorted. So the host launches the kernels for both, without
  * waiting, and those that have nothing to do return at once.
@@ -118,14 +118,16 @@ static gr_load merged(gr_acc acc)
                                                         : GR_LOAD_f32;
 }
 
+/* The shared memory in which a block adds up a sum again: digits, and the bounds of a segment. */
+static const size_t bytes_again = (GR_LEVELS_WORDS + 2) * sizeof(uint64_t);
+
 /* Adds up unproven sums again. */
 static gr_status add_digits(run *r)
 {
-    size_t bytes = (GR_LEVELS_WORDS + 2) * sizeof(uint64_t); /* and the bounds of a segment */
     if (!gr_acc_is_proven(r->request->acc))
         return GR_OK;
-    return gr_launch_segment_step(
-        r, (step){"segment_digits", GR_LOAD_u64, GR_ACC_u64, r->sms * 8, 1, BLOCK / 2, bytes});
+    return gr_launch_segment_step(r, (step){"segment_digits", GR_LOAD_u64, GR_ACC_u64, r->sms * 8,
+                                            1, BLOCK / 2, bytes_again});
 }
 
 /* Adds up rows of sorted ids, in one pass over ids and values. */
@@ -154,6 +156,8 @@ static gr_status order_rows(run *r)
     const gr_groups_request *request = r->request;
     unsigned block = r->job.orders_in_shared ? GR_SEGMENT_THREADS : BLOCK;
     size_t bytes = r->job.orders_in_shared ? request->segments * sizeof(unsigned) : 0;
+    if (request->rows <= GR_ORDERED_ALONE)
+        return gr_launch_segment_threads(r, "segment_order_few", 1, GR_SEGMENT_THREADS, 8);
     if (gr_launch_segment_threads(r, "segment_count", request->rows, block, bytes) == GR_OK &&
         gr_launch_segment_threads(r, "segment_claim", request->segments, BLOCK, 0) == GR_OK)
         gr_launch_segment_threads(r, "segment_order", request->rows, block, bytes);
@@ -175,11 +179,13 @@ static gr_status add_rows(run *r)
                  r->row_tiles,
                  BLOCK,
                  0};
-    step tasks = {"segment_tasks", load, acc, r->sms * 8, 1, BLOCK, BLOCK * gr_axis_acc_size(acc)};
-    if (gr_launch_segment_step(r, rows) != GR_OK ||
-        (request->rows > r->job.long_rows && gr_launch_segment_step(r, tasks) != GR_OK))
-        return r->error->status;
-    return add_digits(r);
+    size_t bytes = BLOCK * gr_axis_acc_size(acc);
+    step tasks = {"segment_tasks", load, acc, r->sms * 8, 1, BLOCK, bytes};
+    if (gr_acc_is_proven(acc) && bytes < bytes_again)
+        tasks.shared_bytes = bytes_again;
+    if (gr_launch_segment_step(r, rows) == GR_OK && request->rows > r->job.long_rows)
+        gr_launch_segment_step(r, tasks);
+    return r->error->status;
 }
 
 /* --- memory -----------------------------------------------------------------------------------

@@ -300,9 +300,9 @@ template <typename T>
 constexpr bool can_add_again<Strided<T>> = !std::is_class<T>::value || sizeof(T) == 2;
 template <> constexpr bool can_add_again<Scattered> = true;
 
-/* Stores the exact sum of some terms: by a single thread if `apart` is 32, and otherwise by the
- * lanes of a warp whose numbers differ by multiples of it. Not inlined, because hardly any sum
- * needs it. */
+/* Stores the exact sum of some terms, unless `to` is NULL: by a single thread if `apart` is 32, and
+ * otherwise by the lanes of a warp whose numbers differ by multiples of it. Not inlined, because
+ * hardly any sum needs it. */
 template <typename Terms>
 DEVICE_FUNCTION void add_again(void *to, gr_load type, unsigned bytes, double initial,
                                const Terms terms, const Share part, unsigned apart)
@@ -310,7 +310,7 @@ DEVICE_FUNCTION void add_again(void *to, gr_load type, unsigned bytes, double in
     HighestDigits highest;
     unsigned flags = each_digit_of(terms, part, initial, apart,
                                    [&](int k, long long total) { highest.give(k, total); });
-    if (apart == 32 || (threadIdx.x % 32 < apart && part.end))
+    if (to && (apart == 32 || threadIdx.x % 32 < apart))
         store_bits(to, highest.rounded(flags, type), bytes);
 }
 

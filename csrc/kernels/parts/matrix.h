@@ -278,8 +278,9 @@ template <typename Acc> struct Sums {
                     left &= left - 1;
                 unsigned long long mine = k + size_t(__ffsll((long long)which) - 1) * apart;
                 size_t number = __shfl_sync(0xffffffffu, mine, left ? __ffs((int)left) - 1 : 0);
-                add_again(place(number), of.type, of.bytes, lane < sums ? initial_again(number) : 0,
-                          terms_of(number), {lane / sums, 32 / sums, left ? of.count : 0}, sums);
+                add_again(left ? place(number) : NULL, of.type, of.bytes,
+                          lane < sums ? initial_again(number) : 0, terms_of(number),
+                          {lane / sums, 32 / sums, left ? of.count : 0}, sums);
                 if ((unsigned)__popc(waiting & ((1u << lane) - 1)) < sums)
                     which &= which - 1;
             }

@@ -2,7 +2,6 @@
 #ifndef GPUREDUCE_KERNEL_SEGMENT_FEW_H
 #define GPUREDUCE_KERNEL_SEGMENT_FEW_H
 
-#include "exact_levels.h"
 #include "segment_rows.h"
 
 /* The elements of one column as terms: 0 in place of those of other segments than k. */
@@ -24,12 +23,6 @@ struct FewTerms {
         }
     }
 };
-
-/* The initial value of a sum. */
-__device__ __forceinline__ double begin_of(const gr_segment_job &of, const char *to, uint64_t c)
-{
-    return of.in_place ? element_at<double>(to, 0, of.load) : initial_of<double>(of.sums, c);
-}
 
 /* Rounds and stores the sum of segment k and column c in each lane that `stores` one. Sums that are
  * not proven are added up again by the warp, all of whose lanes call this function. */

@@ -65,4 +65,53 @@ __device__ __forceinline__ void clear_counts(const gr_segment_job &of, unsigned 
     __syncthreads();
 }
 
+/* Counts the rows of each segment, and notes the first id that is out of range. */
+__device__ __forceinline__ void count_rows(const gr_segment_job &of, unsigned *counts)
+{
+    for_each_id(of, [&](const Ids &ids) {
+        unsigned place[Ids::flight];
+        take_places(of, counts, ids, place);
+        for (unsigned j = 0; j < Ids::flight; j++) {
+            if (!of.orders_in_shared && ids.row[j] < of.rows)
+                of.places[ids.row[j]] = place[j];
+            if (ids.id[j] >= of.segments && ids.row[j] < of.rows)
+                note_place(&of.state->bad, ids.row[j]);
+        }
+    });
+}
+
+/* Claims `count` places for each lane of a warp by one addition to `next`. Returns the first. */
+__device__ __forceinline__ unsigned claim_places(unsigned *next, unsigned count)
+{
+    unsigned lane = threadIdx.x % 32, upto = count, begin = 0;
+    for (unsigned offset = 1; offset < 32; offset *= 2) {
+        unsigned other = __shfl_up_sync(0xffffffffu, upto, offset);
+        upto += lane >= offset ? other : 0;
+    }
+    if (lane == 31)
+        begin = atomicAdd(next, upto);
+    return __shfl_sync(0xffffffffu, begin, 31) + upto - count;
+}
+
+/* Stores the numbers of some rows. If ids have changed since they were counted, a place may be any
+ * number: rows whose place is out of range are dropped. */
+__device__ __forceinline__ void put_rows(const gr_segment_job &of, const Ids &ids,
+                                         const unsigned (&place)[Ids::flight])
+{
+    for (unsigned j = 0; j < Ids::flight; j++)
+        if (ids.id[j] < of.segments && place[j] < of.rows)
+            of.order[place[j]] = (unsigned)ids.row[j];
+}
+
+/* The same for all rows, by the places that count_rows() has noted. */
+__device__ __forceinline__ void put_in_order(const gr_segment_job &of)
+{
+    for_each_id(of, [&](const Ids &ids) {
+        unsigned place[Ids::flight];
+        for (unsigned j = 0; j < Ids::flight; j++)
+            place[j] = ids.id[j] < of.segments ? of.ends[ids.id[j]] - 1 - of.places[ids.row[j]] : 0;
+        put_rows(of, ids, place);
+    });
+}
+
 #endif

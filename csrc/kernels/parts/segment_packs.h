@@ -44,10 +44,10 @@ __device__ __forceinline__ void add_rows(Columns<In, Acc, Sum> &sums, const gr_s
 }
 
 /* Adds up and stores the segments of a warp. If Sum might round one of them, stores nothing and
- * returns false in all lanes. */
+ * returns false in all lanes. Sets *is_put to false if this lane has marked a sum as unproven. */
 template <typename Sum, typename In, typename Acc>
 __device__ __forceinline__ bool put_packs(const gr_segment_job &of, const Part &part,
-                                          const Target &target)
+                                          const Target &target, bool *is_put)
 {
     Columns<In, Acc, Sum> sums;
     constexpr unsigned few = 2, flight = sizeof(In) == 2 ? 4 : 8;
@@ -68,8 +68,13 @@ __device__ __forceinline__ bool put_packs(const gr_segment_job &of, const Part &
         return false;
     for (auto &sum : sums.sum)
         sum = sum_of_lanes(sum, target.lanes, target.with_own);
+    unsigned again = 0;
     if (target.stores)
-        sums.template put<NoTerms>(target.sums<Acc>(of), target.number);
+        again = sums.template put<RowTerms>(target.sums<Acc>(of), target.number);
+    *is_put = again == 0;
+    MOSTLY_ONCE
+    for (; again; again &= again - 1)
+        mark_unproven(of.sums, target.number + (unsigned)__ffs((int)again) - 1);
     return true;
 }
 

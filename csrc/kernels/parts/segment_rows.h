@@ -2,96 +2,7 @@
 #ifndef GPUREDUCE_KERNEL_SEGMENT_ROWS_H
 #define GPUREDUCE_KERNEL_SEGMENT_ROWS_H
 
-#include "segments.h"
-
-/* Where the rows of a segment begin and end: in memory, or in `order`. Both are at most the number
- * of rows. So if offsets or ids change after their check, sums are wrong, but no address is. */
-struct Bounds {
-    uint64_t begin, end;
-
-    __device__ __forceinline__ Bounds(const gr_segment_job &of, uint64_t first, uint64_t last)
-        : end(last < of.rows ? last : of.rows)
-    {
-        begin = first < end ? first : end;
-    }
-
-    /* The bounds of segment k. */
-    static __device__ __forceinline__ Bounds segment(const gr_segment_job &of, uint64_t k)
-    {
-        if (of.by_offsets) {
-            const char *at = static_cast<const char *>(of.index.base) + (int64_t)k * of.index.step;
-            return Bounds(of, index_from(at, of.index.load),
-                          index_from(at + of.index.step, of.index.load));
-        }
-        if (needs_order(of))
-            return Bounds(of, of.ends[k] - of.counts[k], of.ends[k]);
-        return Bounds(of, of.offsets[k], of.offsets[k + 1]);
-    }
-
-    /* The bounds of the segment that has this number; of none if there is no such segment. */
-    static __device__ __forceinline__ Bounds numbered(const gr_segment_job &of, uint64_t number);
-};
-
-/* The number of a row, read from `order`. If ids have changed after their check, it may be any:
- * then the last row's is returned. */
-__device__ __forceinline__ uint64_t row_in(const gr_segment_job &of, unsigned number)
-{
-    return number < of.rows ? number : of.rows - 1;
-}
-
-/* How many numbers segments may have. A segment's number is its id. With `by_row` it is that of its
- * first row in order, so that segments without rows take no time. */
-__device__ __forceinline__ uint64_t numbers_of(const gr_segment_job &of)
-{
-    return of.by_row ? of.rows : of.segments;
-}
-
-/* The segment that has this number. If ids have changed after their check, it may be any. */
-__device__ __forceinline__ uint64_t segment_of(const gr_segment_job &of, uint64_t number)
-{
-    if (!of.by_row)
-        return number;
-    uint64_t row = needs_order(of) ? row_in(of, of.order[number]) : number;
-    uint64_t k = index_at(of.index, row);
-    return k < of.segments ? k : of.segments - 1;
-}
-
-__device__ __forceinline__ Bounds Bounds::numbered(const gr_segment_job &of, uint64_t number)
-{
-    if (number >= numbers_of(of))
-        return Bounds(of, 0, 0);
-    Bounds rows = segment(of, segment_of(of, number));
-    return of.by_row && rows.begin != number ? Bounds(of, 0, 0) : rows;
-}
-
-/* Searches sorted ids for the first row of a segment, or of a later one if it has none: the lanes
- * of a warp look at 32 rows at once. */
-__device__ __forceinline__ uint64_t first_row(const gr_segment_job &of, uint64_t segment)
-{
-    uint64_t begin = 0, end = of.rows;
-    while (begin < end) {
-        uint64_t step = (end - begin + 31) / 32, at = begin + threadIdx.x % 32 * step;
-        bool is_before = at < end && index_at(of.index, at) < segment;
-        unsigned before = (unsigned)__popc(__ballot_sync(0xffffffffu, is_before));
-        if (before == 0)
-            return begin;
-        end = begin + before * step < end ? begin + before * step : end;
-        begin += (before - 1) * step + 1;
-    }
-    return begin;
-}
-
-/* The rows of segment k. Called by all lanes of a warp. */
-__device__ __forceinline__ Bounds rows_of(const gr_segment_job &of, uint64_t k)
-{
-    return of.staged ? Bounds(of, first_row(of, k), first_row(of, k + 1)) : Bounds::segment(of, k);
-}
-
-/* Whether sums of rows are wanted, and the ids or offsets are right. */
-__device__ __forceinline__ bool adds_rows(const gr_segment_job &of)
-{
-    return is_in_rows(of) && !of.state->bad;
-}
+#include "segment_again.h"
 
 /* Adds elements or packs. A short sum (ShortSum in accumulate.h) also notes their sizes. */
 template <typename Sum, typename Acc, typename In, typename Piece, unsigned count>
@@ -198,30 +109,23 @@ __device__ __forceinline__ Sum sum_of_rows(const gr_segment_job &of, const Part 
     return sum_of_elements<Sum, Acc>(part, first, step, sizes);
 }
 
-/* The place of column c of segment k in the caller's array of sums. */
-__device__ __forceinline__ char *place_in_out(const gr_segment_job &of, uint64_t k, uint64_t c)
-{
-    return static_cast<char *>(const_cast<void *>(of.out.base)) + (int64_t)k * of.out.row_step +
-           column_offset(of.out, c);
-}
-
-/* Where the sum of column c of segment k is stored. */
-__device__ __forceinline__ char *place_of_sum(const gr_segment_job &of, uint64_t k, uint64_t c)
-{
-    return of.staged ? of.staged + k * of.sums.bytes : place_in_out(of, k, c);
-}
-
-/* Rounds and stores a sum. Its number is that of its segment times the columns, plus its column. */
+/* Rounds and stores a sum. Its number is that of its segment times the columns, plus its column.
+ * Returns false if the rounding is not proven. */
 template <typename In, typename Acc, typename Sum>
-__device__ __forceinline__ void put_segment(const gr_segment_job &of, char *to, uint64_t number,
-                                            Sum sum)
+__device__ __forceinline__ bool is_segment_put(const gr_segment_job &of, char *to, uint64_t number,
+                                               Sum sum)
 {
     if constexpr (is_short<Acc, Sum>) {
         double rounded;
-        if (round_short(of.sums, sum, &rounded))
-            return store_usual<In>(to, of.sums, rounded);
+        if (round_short(of.sums, sum, &rounded)) {
+            store_usual<In>(to, of.sums, rounded);
+            return true;
+        }
     }
+    if constexpr (is_proven<Acc>)
+        return store_proven(to, of.sums, number, Acc(sum));
     finish_sum(to, of.sums, number, Acc(sum));
+    return true;
 }
 
 /* Adds up over the lanes of a group that have the same columns. The group's first `with_own` lanes
@@ -237,7 +141,7 @@ __device__ __forceinline__ Acc sum_of_lanes(Acc sum, unsigned lanes, unsigned wi
 /* Where a lane stores the sum of a segment, and which lanes have parts of it. */
 struct Target {
     char *to;          /* the address for the lane's first column */
-    uint64_t number;   /* of that sum: see put_segment() */
+    uint64_t number;   /* of that sum: see is_segment_put() */
     bool stores;       /* whether this lane stores a sum */
     unsigned lanes;    /* of a group, which adds up one segment */
     unsigned with_own; /* lanes of a group with columns of their own; others have other rows */
@@ -247,6 +151,7 @@ struct Target {
     __device__ __forceinline__ Sums<Acc> sums(const gr_segment_job &of) const
     {
         Sums<Acc> found = {of.sums};
+        found.of.unproven = NULL; /* it returns which sums are unproven */
         found.of.base = (void *)((uintptr_t)to - number * of.sums.bytes);
         return found;
     }
@@ -280,8 +185,8 @@ __device__ __forceinline__ void put_tasks(const gr_segment_job &of, unsigned lan
 /* Calls add(part, target) for all segments, each in a group of `lanes` lanes. A row has `pieces`
  * pieces of `width` columns, and each call is for one piece of the lane's rows. Long segments
  * become tasks: their parts have no rows and are not stored. All lanes of a warp call add equally
- * often. */
-template <typename Add>
+ * often. If it returns false, sums are marked as unproven, and are added up again in the end. */
+template <typename Acc, typename Add>
 __device__ __forceinline__ void for_each_segment(const gr_segment_job &of, unsigned lanes,
                                                  uint64_t pieces, unsigned width, Add add)
 {
@@ -291,7 +196,7 @@ __device__ __forceinline__ void for_each_segment(const gr_segment_job &of, unsig
     unsigned member = threadIdx.x & (lanes - 1), lane_row = member >> piece_bits;
     uint64_t first = ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x) >> bits;
     uint64_t of_warp = first - (threadIdx.x % 32 >> bits); /* of the warp's first lane */
-    bool in_order = needs_order(of);
+    bool in_order = needs_order(of), is_all_put = true;
 
     Bounds next = Bounds::numbered(of, first); /* loaded a turn early */
     for (uint64_t turn = of_warp; turn < numbers_of(of); turn += groups) {
@@ -309,24 +214,30 @@ __device__ __forceinline__ void for_each_segment(const gr_segment_job &of, unsig
                 static_cast<const char *>(of.values.base) + column_offset(of.values, c);
             Part part = {column,   rows.begin,          adds ? rows.end : rows.begin,
                          lane_row, lanes >> piece_bits, in_order};
-            add(part, Target{place_in_out(of, k, c), number * of.columns + c,
-                             adds && lane_row == 0 && is_there, lanes, with_own});
+            is_all_put &= add(part, Target{place_in_out(of, k, c), number * of.columns + c,
+                                           adds && lane_row == 0 && is_there, lanes, with_own});
         }
         if (blockIdx.y == 0)
             put_tasks(of, lanes, is_long, number, rows);
     }
+    if constexpr (is_proven<Acc>)
+        if (__any_sync(0xffffffffu, !is_all_put))
+            add_marked_again(of, 32 >> bits);
 }
 
 /* Adds up and stores the segments of a warp: as short sums, if all of these are exact. Calls
- * add(sum, sizes), which adds the rows of this lane. `sizes` tell whether a short sum is exact. */
+ * add(sum, sizes), which adds the rows of this lane. `sizes` tell whether a short sum is exact.
+ * Returns false if this lane has marked a sum as unproven. */
 template <typename In, typename Acc, typename Add>
-__device__ __forceinline__ void put_sums(const gr_segment_job &of, const Part &part,
+__device__ __forceinline__ bool put_sums(const gr_segment_job &of, const Part &part,
                                          const Target &target, Add add)
 {
     auto put = [&](auto sum) {
         sum = sum_of_lanes(sum, target.lanes, target.with_own);
-        if (target.stores)
-            put_segment<In, Acc>(of, target.to, target.number, sum);
+        bool is_put = !target.stores || is_segment_put<In, Acc>(of, target.to, target.number, sum);
+        if (!is_put)
+            mark_unproven(of.sums, target.number);
+        return is_put;
     };
     using Short = ShortSum<Acc, In>;
     Sizes<In> sizes;
@@ -347,7 +258,7 @@ __device__ __forceinline__ void put_sums(const gr_segment_job &of, const Part &p
     }
     add(sum, sizes);
     add_held(sum);
-    put(sum);
+    return put(sum);
 }
 
 #endif

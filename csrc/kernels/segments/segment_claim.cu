@@ -14,14 +14,8 @@ template <typename In, typename Word> __global__ void segment_claim(gr_segment_j
         return;
     for (uint64_t base = first; base < of.segments; base += threads) {
         uint64_t k = base + lane;
-        unsigned count = k < of.segments ? of.counts[k] : 0, upto = count, begin = 0;
-        for (unsigned offset = 1; offset < 32; offset *= 2) {
-            unsigned other = __shfl_up_sync(0xffffffffu, upto, offset);
-            upto += lane >= offset ? other : 0;
-        }
-        if (lane == 31)
-            begin = atomicAdd(&of.state->places, upto);
-        begin = __shfl_sync(0xffffffffu, begin, 31) + upto - count;
+        unsigned count = k < of.segments ? of.counts[k] : 0;
+        unsigned begin = claim_places(&of.state->places, count);
         if (k < of.segments) /* with orders_in_shared, segment_order advances it to the end */
             of.ends[k] = of.orders_in_shared ? begin : begin + count;
     }

@@ -17,16 +17,7 @@ template <typename In, typename Word> __global__ void segment_count(gr_segment_j
         return;
     if (of.orders_in_shared)
         clear_counts(of, counts);
-    for_each_id(of, [&](const Ids &ids) {
-        unsigned place[Ids::flight];
-        take_places(of, counts, ids, place);
-        for (unsigned j = 0; j < Ids::flight; j++) {
-            if (!of.orders_in_shared && ids.row[j] < of.rows)
-                of.places[ids.row[j]] = place[j];
-            if (ids.id[j] >= of.segments && ids.row[j] < of.rows)
-                note_place(&of.state->bad, ids.row[j]);
-        }
-    });
+    count_rows(of, counts);
     if (!of.orders_in_shared)
         return;
     __syncthreads();

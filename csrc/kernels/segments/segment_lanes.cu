@@ -24,13 +24,13 @@ __device__ __forceinline__ void add_neighbours(Sum &sum, Sizes<In> &sizes, const
 }
 
 template <typename In, typename Acc>
-__global__ void __launch_bounds__(256, 5) segment_lanes(gr_segment_job of)
+__global__ void __launch_bounds__(256, 5) segment_lanes(const __grid_constant__ gr_segment_job of)
 {
     if (!adds_rows(of))
         return;
-    for_each_segment(of, 1, 1, 1, [&](const Part &part, const Target &target) {
+    for_each_segment<Acc>(of, 1, 1, 1, [&](const Part &part, const Target &target) {
         const In *in = reinterpret_cast<const In *>(part.column) + part.begin;
-        put_sums<In, Acc>(of, part, target, [&](auto &sum, Sizes<In> &sizes) {
+        return put_sums<In, Acc>(of, part, target, [&](auto &sum, Sizes<In> &sizes) {
             add_neighbours<Acc>(sum, sizes, in, part.end - part.begin);
         });
     });

@@ -7,16 +7,6 @@
  * Still wasted: the stores of a warp are scattered: 4 bytes may take a sector of 32. */
 #include "parts/segment_order.h"
 
-/* Stores the numbers of some rows. If ids have changed since they were counted, a place may be any
- * number: rows whose place is out of range are dropped. */
-__device__ __forceinline__ void put_rows(const gr_segment_job &of, const Ids &ids,
-                                         const unsigned (&place)[Ids::flight])
-{
-    for (unsigned j = 0; j < Ids::flight; j++)
-        if (ids.id[j] < of.segments && place[j] < of.rows)
-            of.order[place[j]] = (unsigned)ids.row[j];
-}
-
 template <typename In, typename Word> __global__ void segment_order(gr_segment_job of)
 {
     unsigned *next = shared_array<unsigned>(), place[Ids::flight];
@@ -24,12 +14,7 @@ template <typename In, typename Word> __global__ void segment_order(gr_segment_j
     if (!needs_order(of) || of.state->bad)
         return;
     if (!of.orders_in_shared) {
-        for_each_id(of, [&](const Ids &ids) {
-            for (unsigned j = 0; j < Ids::flight; j++)
-                place[j] =
-                    ids.id[j] < of.segments ? of.ends[ids.id[j]] - 1 - of.places[ids.row[j]] : 0;
-            put_rows(of, ids, place);
-        });
+        put_in_order(of);
         return;
     }
     clear_counts(of, next);

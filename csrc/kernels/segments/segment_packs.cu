@@ -8,15 +8,17 @@
 #include "parts/segment_packs.h"
 
 template <typename In, typename Acc>
-__global__ void __launch_bounds__(256, 2) segment_packs(gr_segment_job of)
+__global__ void __launch_bounds__(256, 2) segment_packs(const __grid_constant__ gr_segment_job of)
 {
     constexpr unsigned width = Pack<In>::count;
     using Short = ShortSum<Acc, In>;
     if (!adds_rows(of))
         return;
-    for_each_segment(of, of.lanes, of.columns / width, width,
-                     [&](const Part &part, const Target &target) {
-                         if (!is_short<Acc, Short> || !put_packs<Short, In, Acc>(of, part, target))
-                             put_packs<Acc, In, Acc>(of, part, target);
-                     });
+    for_each_segment<Acc>(
+        of, of.lanes, of.columns / width, width, [&](const Part &part, const Target &target) {
+            bool is_put;
+            if (!is_short<Acc, Short> || !put_packs<Short, In, Acc>(of, part, target, &is_put))
+                put_packs<Acc, In, Acc>(of, part, target, &is_put);
+            return is_put;
+        });
 }

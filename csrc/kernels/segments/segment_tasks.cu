@@ -23,7 +23,7 @@ __device__ __forceinline__ Acc block_sums(Acc sum, Acc *shared, unsigned columns
 }
 
 template <typename In, typename Acc>
-__global__ void __launch_bounds__(256, 4) segment_tasks(gr_segment_job of)
+__global__ void __launch_bounds__(256, 4) segment_tasks(const __grid_constant__ gr_segment_job of)
 {
     unsigned columns = column_lanes(of.columns), member = threadIdx.x / columns;
     uint64_t tiles = (of.columns + columns - 1) / columns;
@@ -59,12 +59,16 @@ __global__ void __launch_bounds__(256, 4) segment_tasks(gr_segment_job of)
         for (uint64_t i = member; c < of.columns && i < whole.count; i += blockDim.x / columns)
             sum += partial[(whole.first + i) * of.columns + c];
         sum = block_sums(sum, shared, columns);
-        if (has_sum) {
-            char *to = place_of_sum(of, segment_of(of, whole.segment), c);
-            if constexpr (is_proven<Acc>)
-                add_to(sum, of.in_place ? element_at<double>(to, 0, of.load) : 0);
-            finish_sum(to, of.sums, whole.segment * of.columns + c, sum);
-        }
+        uint64_t k = segment_of(of, whole.segment);
+        char *to = place_in_out(of, k, c);
+        if constexpr (is_proven<Acc>)
+            if (has_sum && of.in_place)
+                add_to(sum, begin_of(of, to, c));
+        bool is_put = !has_sum || is_segment_put<In, Acc>(of, to, c, sum);
+        if (is_proven<Acc> && __syncthreads_or(!is_put))
+            for (unsigned t = 0; t < columns; t++)
+                if (__syncthreads_or(threadIdx.x == t && !is_put))
+                    add_segment_again_by_block(of, k, tile * columns + t);
         __syncthreads(); /* the next part's sums take the same shared memory */
     }
 }
