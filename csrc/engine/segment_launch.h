@@ -21,14 +21,13 @@ typedef struct {
     bool in_rows, in_words;     /* which methods are possible: sums of rows, or integer words */
     bool in_runs;               /* in_rows: one pass over ids and values */
     bool in_lanes, in_packs;    /* in_rows: by segment_lanes, or by segment_packs */
-    bool in_order;              /* in_rows: unsorted rows are put in order first */
+    bool in_order;              /* in_rows: unsorted rows are put in order first, .. */
+    bool by_cluster;            /* .. by one launch */
     bool in_one_attempt;        /* in_words: one attempt, with words that hold all values */
 } gr_segment_run;
 
-enum {
-    GR_WIDE_PASSES = 2,     /* over ranges of segments, for values of all exponents */
-    GR_ORDERED_ALONE = 8192 /* most rows that one block puts in order, not measured */
-};
+/* Passes over ranges of segments for values of all exponents, which need many words. */
+enum { GR_WIDE_PASSES = 2 };
 
 /* Plans sums by segment: fills in what the request leaves open. */
 gr_status gr_plan_segments(gr_segment_run *r);

@@ -19,6 +19,7 @@ enum {
     ORDERED_BYTES = 128,        /* least bytes of a row for which rows are put in order */
     ORDERED_IN_SHARED = 4096,   /* most segments whose rows are counted in shared memory .. */
     ORDERED_ROWS = 1024,        /* .. and least rows per segment */
+    CLUSTER_ROWS = 8192,        /* most rows that one cluster puts in order */
     MOST_STRIPS = 1 << 22,      /* per warp: an int counts their rows */
     MOST_PASSES = 8,            /* most passes that keep the words of a pass in the L2 cache */
     UNCHECKED_VALUES = 1 << 16, /* from this many unchecked values, two attempts win */
@@ -210,8 +211,9 @@ gr_status gr_plan_segments(run *r)
     bool has_order = request->by_offsets || (job->try_sorted && request->sorted == GR_SORTED);
     r->in_order = !as_digits && !has_order && request->rows && request->rows <= UINT32_MAX &&
                   columns * gr_load_size((gr_load)request->load) >= ORDERED_BYTES;
-    job->orders_in_shared = request->rows > GR_ORDERED_ALONE &&
-                            request->segments <= ORDERED_IN_SHARED &&
+    const gr_facts *facts = gr_facts_of(request->device);
+    r->by_cluster = request->rows <= CLUSTER_ROWS && facts->capability >= 90;
+    job->orders_in_shared = !r->by_cluster && request->segments <= ORDERED_IN_SHARED &&
                             request->segments <= request->rows / ORDERED_ROWS;
     r->in_rows = !as_digits && (request->by_offsets || job->try_sorted || r->in_order);
     r->in_words = as_digits || !(has_order || r->in_order);
@@ -220,8 +222,8 @@ gr_status gr_plan_segments(run *r)
                  (request->in_place || request->segments <= FEW_SEGMENTS);
     job->by_row =
         request->in_place && (r->in_rows || r->are_few) && request->rows < request->segments;
-    r->sms = gr_facts_of(request->device)->sms;
-    r->shared_bytes = gr_facts_of(request->device)->shared_bytes;
+    r->sms = facts->sms;
+    r->shared_bytes = facts->shared_bytes;
     share_rows(r);
     bool has_initial =
         gr_adds_floats(r) ? job->sums.has_initial : request->sums.initial[0].u64 != 0;

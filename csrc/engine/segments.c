@@ -31,6 +31,7 @@
 
 enum {
     BLOCK = GR_DEFAULT_BLOCK,
+    CLUSTER_THREADS = GR_CLUSTER_BLOCKS * BLOCK * 2,
     SAMPLED_ROWS = 1 << 20 /* fewer ids are not sampled for frequent ones */
 };
 
@@ -156,8 +157,8 @@ static gr_status order_rows(run *r)
     const gr_groups_request *request = r->request;
     unsigned block = r->job.orders_in_shared ? GR_SEGMENT_THREADS : BLOCK;
     size_t bytes = r->job.orders_in_shared ? request->segments * sizeof(unsigned) : 0;
-    if (request->rows <= GR_ORDERED_ALONE)
-        return gr_launch_segment_threads(r, "segment_order_few", 1, GR_SEGMENT_THREADS, 8);
+    if (r->by_cluster)
+        return gr_launch_segment_threads(r, "segment_order_few", CLUSTER_THREADS, BLOCK * 2, 0);
     if (gr_launch_segment_threads(r, "segment_count", request->rows, block, bytes) == GR_OK &&
         gr_launch_segment_threads(r, "segment_claim", request->segments, BLOCK, 0) == GR_OK)
         gr_launch_segment_threads(r, "segment_order", request->rows, block, bytes);

@@ -78,4 +78,58 @@ __device__ __forceinline__ bool put_packs(const gr_segment_job &of, const Part &
     return true;
 }
 
+/* The sum of two floats, rounded once. That of two 16-bit floats is rounded to 24 bits first. It is
+ * correct nevertheless: 24 bits are at least twice as many as theirs, and two more. */
+template <typename T> __device__ __forceinline__ T sum_of_two(T a, T b)
+{
+    using Wide = std::conditional_t<sizeof(T) == 2, float, T>;
+    return converted<T>(Wide(a) + Wide(b));
+}
+
+/* Stores the sums of segments that have at most two terms each: their rows, and what `out` holds.
+ * A lane adds several packs at once, without the registers that a proof takes. Returns false in all
+ * lanes of a warp if one of its segments has more terms, or if sums have another form. */
+template <typename In, typename Acc>
+__device__ __forceinline__ bool put_pairs(const gr_segment_job &of, uint64_t k, const Bounds &rows,
+                                          bool stores)
+{
+    constexpr unsigned width = Pack<In>::count, flight = 4;
+    uint64_t count = stores ? rows.end - rows.begin : 0, pieces = of.columns / width;
+    char *out = place_in_out(of, k, 0);
+    bool has_form = is_proven<Acc> && of.sums.type == load_of<In>() && !of.sums.has_initial &&
+                    (uintptr_t)out % 16 == 0;
+    if (__any_sync(0xffffffffu, count + (of.in_place != 0) > 2) || !has_form)
+        return false;
+    bool in_order = needs_order(of);
+    auto row = [&](uint64_t i) {
+        uint64_t number = in_order ? row_in(of, of.order[rows.begin + i]) : rows.begin + i;
+        return (const char *)of.values.base + (int64_t)number * of.values.row_step;
+    };
+    const char *first = count > 0 ? row(0) : NULL;
+    const char *second = of.in_place ? out : count > 1 ? row(1) : NULL;
+    uint64_t p = (uint64_t)blockIdx.y * of.lanes + threadIdx.x % of.lanes;
+    uint64_t turn = (uint64_t)gridDim.y * of.lanes;
+    for (; stores && p < pieces; p += flight * turn) {
+        Pack<In> a[flight] = {}, b[flight] = {};
+        for (unsigned j = 0; j < flight; j++) {
+            uint64_t at = (p + j * turn) * 16;
+            if (p + j * turn < pieces && first)
+                a[j] = *reinterpret_cast<const Pack<In> *>(first + at);
+            if (p + j * turn < pieces && second)
+                b[j] = *reinterpret_cast<const Pack<In> *>(second + at);
+        }
+        for (unsigned j = 0; j < flight; j++) {
+            In one[width], other[width];
+            memcpy(one, &a[j], sizeof one);
+            memcpy(other, &b[j], sizeof other);
+            for (unsigned i = 0; i < width; i++)
+                one[i] = alone(sum_of_two(one[i], other[i]));
+            memcpy(&a[j], one, sizeof one);
+            if (p + j * turn < pieces)
+                *reinterpret_cast<Pack<In> *>(out + (p + j * turn) * 16) = a[j];
+        }
+    }
+    return true;
+}
+
 #endif

@@ -185,10 +185,13 @@ __device__ __forceinline__ void put_tasks(const gr_segment_job &of, unsigned lan
 /* Calls add(part, target) for all segments, each in a group of `lanes` lanes. A row has `pieces`
  * pieces of `width` columns, and each call is for one piece of the lane's rows. Long segments
  * become tasks: their parts have no rows and are not stored. All lanes of a warp call add equally
- * often. If it returns false, sums are marked as unproven, and are added up again in the end. */
-template <typename Acc, typename Add>
+ * often. If it returns false, sums are marked as unproven, and are added up again in the end.
+ * Before that, put_whole(k, rows, stores) may store all columns of a warp's segments, and return
+ * true. */
+template <typename Acc, typename PutWhole, typename Add>
 __device__ __forceinline__ void for_each_segment(const gr_segment_job &of, unsigned lanes,
-                                                 uint64_t pieces, unsigned width, Add add)
+                                                 uint64_t pieces, unsigned width,
+                                                 PutWhole put_whole, Add add)
 {
     unsigned bits = __ffs((int)lanes) - 1; /* a shift takes fewer instructions than a division */
     uint64_t groups = (uint64_t)gridDim.x * blockDim.x >> bits;
@@ -206,7 +209,8 @@ __device__ __forceinline__ void for_each_segment(const gr_segment_job &of, unsig
         bool is_long = rows.end - rows.begin > of.long_rows;
         bool is_there = of.in_place ? rows.begin < rows.end : number < of.segments;
         uint64_t k = is_there ? segment_of(of, number) : 0;
-        for (uint64_t tile = (uint64_t)blockIdx.y * with_own; tile < pieces;
+        bool is_put = put_whole(k, rows, is_there && !is_long);
+        for (uint64_t tile = (uint64_t)blockIdx.y * with_own; tile < pieces && !is_put;
              tile += (uint64_t)gridDim.y * with_own) {
             uint64_t piece = tile + member % with_own, c = piece < pieces ? piece * width : 0;
             bool adds = !is_long && piece < pieces;
@@ -224,6 +228,14 @@ __device__ __forceinline__ void for_each_segment(const gr_segment_job &of, unsig
         if (__any_sync(0xffffffffu, !is_all_put))
             add_marked_again(of, 32 >> bits);
 }
+
+/* For for_each_segment(), if a lane has one column. */
+struct PutNoWhole {
+    __device__ __forceinline__ bool operator()(uint64_t, const Bounds &, bool) const
+    {
+        return false;
+    }
+};
 
 /* Adds up and stores the segments of a warp: as short sums, if all of these are exact. Calls
  * add(sum, sizes), which adds the rows of this lane. `sizes` tell whether a short sum is exact.

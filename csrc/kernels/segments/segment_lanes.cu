@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(256, 5) segment_lanes(const __grid_constant__ 
 {
     if (!adds_rows(of))
         return;
-    for_each_segment<Acc>(of, 1, 1, 1, [&](const Part &part, const Target &target) {
+    for_each_segment<Acc>(of, 1, 1, 1, PutNoWhole(), [&](const Part &part, const Target &target) {
         const In *in = reinterpret_cast<const In *>(part.column) + part.begin;
         return put_sums<In, Acc>(of, part, target, [&](auto &sum, Sizes<In> &sizes) {
             add_neighbours<Acc>(sum, sizes, in, part.end - part.begin);

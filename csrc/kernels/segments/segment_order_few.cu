@@ -1,32 +1,34 @@
 /* segment_order_few: segment_count, segment_claim and segment_order in one launch, for few rows.
  *
- * A block waits for its threads in less time than the launch of a kernel takes. So with few rows
- * one block does all three steps. It claims places for the segments that have rows, in the turn of
- * their first rows, as there may be many segments without any.
+ * The blocks of a cluster wait for each other in less time than the launch of a kernel takes. So
+ * with few rows a single cluster does all three steps. One block would be too slow: the rows of the
+ * segments are scattered in memory, and a multiprocessor reaches about one of them per clock cycle.
+ * Places are claimed for the segments that have rows, in the turn of their first rows, as there may
+ * be many segments without any.
  *
  * Still wasted: all other multiprocessors. */
 #include "parts/segment_order.h"
 
+#include <cooperative_groups.h>
+
 template <typename In, typename Word>
-__global__ void __launch_bounds__(1024) segment_order_few(gr_segment_job of)
+__global__ void __launch_bounds__(512) segment_order_few(gr_segment_job of)
 {
-    unsigned *next = shared_array<unsigned>();
+    cooperative_groups::cluster_group group = cooperative_groups::this_cluster();
 
     if (!needs_order(of))
         return;
-    if (threadIdx.x == 0)
-        *next = 0;
     count_rows(of, of.counts);
-    __syncthreads();
+    group.sync();
     for_each_id(of, [&](const Ids &ids) {
         for (unsigned j = 0; j < Ids::flight; j++) {
             bool is_first = ids.id[j] < of.segments && of.places[ids.row[j]] == 0;
             unsigned count = is_first ? of.counts[ids.id[j]] : 0;
-            unsigned begin = claim_places(next, count);
+            unsigned begin = claim_places(&of.state->places, count);
             if (is_first)
                 of.ends[ids.id[j]] = begin + count;
         }
     });
-    __syncthreads();
+    group.sync();
     put_in_order(of);
 }

@@ -13,9 +13,10 @@ __global__ void __launch_bounds__(256, 3) segment_rows(const __grid_constant__ g
 {
     if (!adds_rows(of))
         return;
-    for_each_segment<Acc>(of, of.lanes, of.columns, 1, [&](const Part &part, const Target &target) {
-        return put_sums<In, Acc>(of, part, target, [&](auto &sum, Sizes<In> &sizes) {
-            sum = sum_of_rows<std::decay_t<decltype(sum)>, Acc>(of, part, sizes);
+    for_each_segment<Acc>(
+        of, of.lanes, of.columns, 1, PutNoWhole(), [&](const Part &part, const Target &target) {
+            return put_sums<In, Acc>(of, part, target, [&](auto &sum, Sizes<In> &sizes) {
+                sum = sum_of_rows<std::decay_t<decltype(sum)>, Acc>(of, part, sizes);
+            });
         });
-    });
 }
