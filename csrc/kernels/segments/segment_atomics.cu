@@ -60,6 +60,8 @@ __device__ __forceinline__ void add_words(const gr_segment_job &of, const gr_wor
 template <typename In, typename Word>
 __global__ void __launch_bounds__(512, 2) segment_atomics(gr_segment_job of)
 {
+    invite_next_kernel();
+    wait_for_earlier_kernels();
     gr_word_plan plan = of.state->plan;
     if (!adds_words_in_pass(of) || is_in_shared(of, plan))
         return;

@@ -47,6 +47,8 @@ __device__ __forceinline__ void find_bounds(const gr_segment_job &of, Gaps *gaps
 template <typename In, typename Word>
 __global__ void __launch_bounds__(256, 3) segment_bounds(gr_segment_job of)
 {
+    invite_next_kernel();
+    wait_for_earlier_kernels();
     Gaps *gaps = shared_array<Gaps>();
     auto any = [&of](size_t i) { return index_at(of.index, i); };
     auto use = [&](auto index) {

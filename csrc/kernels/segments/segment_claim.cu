@@ -6,6 +6,8 @@
 
 template <typename In, typename Word> __global__ void segment_claim(gr_segment_job of)
 {
+    invite_next_kernel();
+    wait_for_earlier_kernels();
     uint64_t threads = (uint64_t)gridDim.x * blockDim.x;
     unsigned lane = threadIdx.x % 32;
     uint64_t first = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x - lane;

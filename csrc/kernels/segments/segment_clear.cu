@@ -6,6 +6,8 @@
 
 template <typename In, typename Word> __global__ void segment_clear(gr_segment_job of)
 {
+    invite_next_kernel();
+    wait_for_earlier_kernels();
     if (!adds_words(of))
         return;
     gr_word_plan plan = plan_of(of);

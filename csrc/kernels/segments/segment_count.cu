@@ -11,6 +11,8 @@
 
 template <typename In, typename Word> __global__ void segment_count(gr_segment_job of)
 {
+    invite_next_kernel();
+    wait_for_earlier_kernels();
     unsigned *counts = of.orders_in_shared ? shared_array<unsigned>() : of.counts;
 
     if (!needs_order(of))

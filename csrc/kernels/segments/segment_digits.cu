@@ -9,6 +9,8 @@
 template <typename In, typename Word>
 __global__ void segment_digits(const __grid_constant__ gr_segment_job of)
 {
+    invite_next_kernel();
+    wait_for_earlier_kernels();
     const unsigned *bits = of.sums.unproven;
 
     if (!adds_rows(of) || !of.state->any_unproven)

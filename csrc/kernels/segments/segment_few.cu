@@ -9,6 +9,8 @@
 template <typename In, typename Acc>
 __global__ void __launch_bounds__(256, 3) segment_few(const __grid_constant__ gr_segment_job of)
 {
+    invite_next_kernel();
+    wait_for_earlier_kernels();
     constexpr unsigned all = 0xffffffffu, flight = 8;
     unsigned lane = threadIdx.x % 32;
     uint64_t number = ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x) / 32;

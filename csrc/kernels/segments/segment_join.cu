@@ -6,6 +6,8 @@
 
 template <typename In, typename Acc> __global__ void segment_join(gr_segment_job of)
 {
+    invite_next_kernel();
+    wait_for_earlier_kernels();
     constexpr unsigned flight = 8;
     uint64_t warps = (uint64_t)gridDim.x * (blockDim.x / 32);
     uint64_t first = ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x) / 32;

@@ -26,6 +26,8 @@ __device__ __forceinline__ void add_neighbours(Sum &sum, Sizes<In> &sizes, const
 template <typename In, typename Acc>
 __global__ void __launch_bounds__(256, 5) segment_lanes(const __grid_constant__ gr_segment_job of)
 {
+    invite_next_kernel();
+    wait_for_earlier_kernels();
     if (!adds_rows(of))
         return;
     for_each_segment<Acc>(of, 1, 1, 1, PutNoWhole(), [&](const Part &part, const Target &target) {

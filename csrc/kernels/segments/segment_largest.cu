@@ -6,6 +6,8 @@
 
 template <typename In, typename Word> __global__ void segment_largest(gr_segment_job of)
 {
+    invite_next_kernel();
+    wait_for_earlier_kernels();
     size_t grid = (size_t)gridDim.x * blockDim.x;
     unsigned long long most = 0;
     for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < of.rows; i += grid) {

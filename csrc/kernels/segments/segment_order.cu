@@ -9,6 +9,8 @@
 
 template <typename In, typename Word> __global__ void segment_order(gr_segment_job of)
 {
+    invite_next_kernel();
+    wait_for_earlier_kernels();
     unsigned *next = shared_array<unsigned>(), place[Ids::flight];
 
     if (!needs_order(of) || of.state->bad)

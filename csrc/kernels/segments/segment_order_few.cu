@@ -14,6 +14,8 @@
 template <typename In, typename Word>
 __global__ void __launch_bounds__(512) segment_order_few(gr_segment_job of)
 {
+    invite_next_kernel();
+    wait_for_earlier_kernels();
     cooperative_groups::cluster_group group = cooperative_groups::this_cluster();
 
     if (!needs_order(of))

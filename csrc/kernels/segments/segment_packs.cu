@@ -10,6 +10,8 @@
 template <typename In, typename Acc>
 __global__ void __launch_bounds__(256, 2) segment_packs(const __grid_constant__ gr_segment_job of)
 {
+    invite_next_kernel();
+    wait_for_earlier_kernels();
     constexpr unsigned width = Pack<In>::count;
     using Short = ShortSum<Acc, In>;
     if (!adds_rows(of))

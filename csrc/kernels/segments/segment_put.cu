@@ -15,6 +15,8 @@ template <typename T> __device__ __forceinline__ void copy_sums(const gr_segment
 
 template <typename In, typename Word> __global__ void segment_put(gr_segment_job of)
 {
+    invite_next_kernel();
+    wait_for_earlier_kernels();
     if (of.state->bad || of.state->unsorted)
         return;
     switch (of.sums.bytes) {

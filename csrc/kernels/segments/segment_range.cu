@@ -11,6 +11,8 @@
 template <typename In, typename Word>
 __global__ void __launch_bounds__(256, 4) segment_range(gr_segment_job of)
 {
+    invite_next_kernel();
+    wait_for_earlier_kernels();
     Seen<In> seen;
     constexpr unsigned flight = 4;
     size_t n = of.rows * of.columns, grid = (size_t)gridDim.x * blockDim.x;

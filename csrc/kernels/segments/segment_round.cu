@@ -14,6 +14,8 @@ __device__ __forceinline__ void clear_sum(uint64_t *word, const gr_word_plan &pl
 template <typename In, typename Word>
 __global__ void __launch_bounds__(256, 4) segment_round(gr_segment_job of)
 {
+    invite_next_kernel();
+    wait_for_earlier_kernels();
     stop_if_wrong(of);
     if (!adds_words_in_pass(of) || of.state->bad || (of.attempt == 0 && of.state->overflow))
         return;

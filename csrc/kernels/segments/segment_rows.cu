@@ -11,6 +11,8 @@
 template <typename In, typename Acc>
 __global__ void __launch_bounds__(256, 3) segment_rows(const __grid_constant__ gr_segment_job of)
 {
+    invite_next_kernel();
+    wait_for_earlier_kernels();
     if (!adds_rows(of))
         return;
     for_each_segment<Acc>(

@@ -10,6 +10,8 @@
 template <typename In, typename Acc>
 __global__ void __launch_bounds__(256, 2) segment_runs(gr_segment_job of)
 {
+    invite_next_kernel();
+    wait_for_earlier_kernels();
     constexpr int step = Strip<In>::rows;
     uint64_t warp = ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x) / 32;
     uint64_t begin = warp * of.task_rows, row = begin + threadIdx.x % 32 * Strip<In>::each;

@@ -7,6 +7,8 @@
 template <typename In, typename Word>
 __global__ void __launch_bounds__(GR_SEGMENT_THREADS, 1) segment_sample(gr_segment_job of)
 {
+    invite_next_kernel();
+    wait_for_earlier_kernels();
     unsigned long long *key = shared_array<unsigned long long>(); /* id plus 1; 0: free */
     unsigned *count = reinterpret_cast<unsigned *>(key + GR_SAMPLE_SLOTS);
     gr_segment_state *state = of.state;

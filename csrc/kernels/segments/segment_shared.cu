@@ -37,6 +37,8 @@ __device__ __forceinline__ void add_in_shared(const gr_segment_job &of, const gr
 template <typename In, typename Word>
 __global__ void __launch_bounds__(GR_SEGMENT_THREADS, 1) segment_shared(gr_segment_job of)
 {
+    invite_next_kernel();
+    wait_for_earlier_kernels();
     gr_word_plan plan = of.state->plan;
     unsigned stride = plan.words + plan.flags;
 

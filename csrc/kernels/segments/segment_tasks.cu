@@ -25,10 +25,11 @@ __device__ __forceinline__ Acc block_sums(Acc sum, Acc *shared, unsigned columns
 template <typename In, typename Acc>
 __global__ void __launch_bounds__(256, 4) segment_tasks(const __grid_constant__ gr_segment_job of)
 {
+    invite_next_kernel();
+    wait_for_earlier_kernels();
     unsigned columns = column_lanes(of.columns), member = threadIdx.x / columns;
     uint64_t tiles = (of.columns + columns - 1) / columns;
     Acc *shared = shared_array<Acc>(), *partial = static_cast<Acc *>(of.partial);
-
     if (!adds_rows(of))
         return;
     uint64_t tasks = of.state->tasks < of.task_room ? of.state->tasks : of.task_room;
