@@ -164,8 +164,8 @@ static void float_total(const gr_axis_job *job, const gr_axis_run *row, void *pa
     gr_end_plain(before);
 }
 
-/* The first plane holds the present leaf and, at the end, the total. The other planes are the stack
- * of a tree (cpu/tree.h). */
+/* Level 0 has the sums of the current leaf and, in the end, the total. The other levels are the
+ * stack of a tree (cpu/tree.h). */
 static double *level(const gr_columns *sums, size_t depth)
 {
     return sums->planes + (1 + depth) * sums->stride;

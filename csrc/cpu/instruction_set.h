@@ -19,7 +19,7 @@ extern const char *const gr_instruction_set_names[GR_INSTRUCTION_SETS];
  * processor supports it. The variable is read when the library is loaded. */
 gr_instruction_set gr_instructions(void);
 
-/* Defines the function that returns the table, of this type, for the instruction set in use. */
+/* Defines a function that returns the table of functions for the instruction set in use. */
 #ifdef __x86_64__
 #define GR_CHOOSE_TABLE(function, type, baseline, avx2, avx512, halves)                            \
     const type *function(void)                                                                     \

@@ -256,8 +256,8 @@ INLINE doubles size_of(doubles x)
     return (doubles)((signs64)x & INT64_MAX);
 }
 
-/* Rounds to float32, to odd: toward zero, and the last bit is set if that is inexact. So a second
- * rounding has the result of a single one. */
+/* Rounds to bfloat16 once. On the way, it rounds to float32 "to odd": toward zero, with the last
+ * bit set if that is inexact. So the second rounding has the result of a single one. */
 INLINE halves narrow_to_bf16(const double *x)
 {
     doubles wide;

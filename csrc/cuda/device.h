@@ -188,7 +188,7 @@ __device__ __forceinline__ void fetch_into_l2(const void *global)
  * need the array in local memory. */
 #define UNROLLED _Pragma("unroll")
 
-/* Copies an element to shared memory while the thread goes on, or stores a zero. The copies of a
+/* Copies an element to shared memory asynchronously, or stores a zero. The copies of a
  * thread are complete after wait_for_copies(). */
 template <typename T>
 __device__ __forceinline__ void copy_ahead(T *shared, const T *global, bool is_there)

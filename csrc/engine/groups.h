@@ -51,7 +51,7 @@ typedef struct {
     gr_launched launched;
     int is_bad, is_unsorted; /* with `check`: an id or offset is out of range; ids are not sorted */
     uint64_t place;          /* where the first of these is */
-    uint64_t found, next;    /* the number there, and the one before (ids) or after it (offsets) */
+    uint64_t found, next;    /* the wrong number, and the one before (ids) or after it (offsets) */
 } gr_groups_outcome;
 
 /* Host memory: `size` bytes from `base` on. */

@@ -81,8 +81,8 @@ size_t gr_shared_bytes(const gr_strategy *strategy, gr_load load, gr_acc acc, un
 /* Permits launches of a kernel with so much dynamic shared memory on the current device. */
 gr_status gr_allow_shared(gr_kernel *kernel, size_t bytes, gr_error *error);
 
-/* Plans a launch over n > 0 elements. With `limit_grid`, for later passes, the requested grid is an
- * upper limit. */
+/* Plans a launch over n > 0 elements. With `limit_grid`, which passes after the first have, the
+ * grid is at most the requested one. */
 gr_status gr_make_plan(const gr_request *request, gr_load load, size_t n, int limit_grid,
                        gr_plan *plan, gr_error *error);
 

@@ -47,7 +47,8 @@ static void leave_leaf(const gr_axis_job *job, gr_columns *sums)
     sums->leaves = 2;
 }
 
-/* Adds up a leaf in float64. Returns whether its sums are exact, or correctly rounded results. */
+/* Adds up the rows of a leaf in float64. Returns whether all its sums are exact, or are results
+ * that are correctly rounded. */
 static bool add_leaf_plainly(const gr_axis_job *job, gr_columns *sums,
                              const unsigned char *const *rows, size_t count)
 {

@@ -86,7 +86,7 @@ typedef unsigned gr_peak_kernel(const void *data, size_t bytes, uint64_t mask);
 typedef size_t gr_extract_kernel(const void *data, size_t n, int bins, const double *start,
                                  unsigned most, bool flags, gr_extracted *out);
 
-/* The same in bins for all numbers of the format: only inf and nan do not fit. */
+/* As above, but bins cover all exponents of the format: only inf and nan do not fit. */
 typedef size_t gr_whole_kernel(const void *data, size_t n, const double *start, gr_extracted *out);
 
 typedef struct {

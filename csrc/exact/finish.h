@@ -25,8 +25,8 @@ typedef struct {
     gr_load target;
 } gr_finish_how;
 
-/* The unrounded sums of groups (exact/axis_exact.h), four planes each, `stride` numbers apart; and
- * n and the mean of each group. */
+/* Of each group: its unrounded sums (exact/axis_exact.h), n and the mean. A sum has four numbers,
+ * `stride` numbers apart. */
 typedef struct {
     const double *first[GR_FINISH_SUMS], *second[GR_FINISH_SUMS];
     const double *n, *mean;

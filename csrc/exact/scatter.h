@@ -30,7 +30,7 @@
 enum {
     GR_BIN_TABLES = 8,
     GR_BINS = 16,
-    GR_BIN_MOST = 1 << 12, /* elements added to a table before it is emptied */
+    GR_BIN_MOST = 1 << 12, /* elements that a table takes before it is emptied */
     GR_PAIR_TABLES = 4,
     GR_PAIRS = 128,
     GR_PAIR_MOST = 1 << 17

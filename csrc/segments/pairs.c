@@ -310,7 +310,7 @@ static uint64_t round_pair(pair x, int unit, gr_format format)
     int more = last < least ? least - last : 0; /* bits that a subnormal result lacks */
     last += more;
     if (more > format.fraction + 1)
-        return sign & (uint64_t)negative; /* less than half of the least number */
+        return sign & (uint64_t)negative; /* below half of the least subnormal: 0 */
     pair all = size << (128 - bits);      /* its first bit is the highest one */
     uint64_t top = (uint64_t)(all >> 64);
     int drop = 63 - format.fraction + more; /* 11 to 64 bits of it */

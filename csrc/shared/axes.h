@@ -157,7 +157,7 @@ static inline void gr_axes_simplify(gr_axes *axes)
     gr_axes_merge(&axes->kept);
 }
 
-/* A position among the entries of the first `count` dimensions of a list. */
+/* A multi-index: a position in the first `count` dimensions of a list of dimensions. */
 typedef struct {
     const gr_axis_list *list;
     int count;

@@ -106,7 +106,7 @@ def checked_mask(where: object, shape: tuple[int, ...]) -> npt.NDArray[np.bool_]
         return np.broadcast_to(mask, shape)
     except ValueError:
         raise ValueError(
-            f"where has the shape {mask.shape}, which does not broadcast to the array's, {shape}"
+            f"`where` of shape {mask.shape} does not broadcast to the array's shape, {shape}"
         ) from None
 
 

@@ -30,7 +30,7 @@ SHOWN = {
 }
 
 
-# Arbitration above this share of the pipe's wavefronts is reported.
+# Wavefronts that waited for others are reported from this share of all on.
 MUCH = 0.05
 
 

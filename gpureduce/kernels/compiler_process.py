@@ -99,7 +99,7 @@ def _start(
     command: Sequence[str], folder: Path, theirs: socket.socket, seconds: float
 ) -> subprocess.Popen[bytes]:
     limits = {"memory": _MEMORY_BYTES >> 10, "file": _FILE_BYTES >> 9, "seconds": int(seconds) + 5}
-    # A sanitizer's library, loaded before others, takes more memory than any limit.
+    # A sanitizer that is preloaded reserves more address space than any limit allows.
     environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     environment |= {"LC_ALL": "C.UTF-8", "TMPDIR": str(folder)}  # files that are left go with it
     return subprocess.Popen(

@@ -142,8 +142,8 @@ class Kernel(registry.UserKernel):
         own = self.signature.pair
         if own and first != own:
             raise TypeError(
-                f"{self.name} sums {own[0]} in {own[1]}: it takes "
-                f"{' or '.join(self.dtypes)}{self._hint(own)}, not {source.name} summed in "
+                f"{self.name} sums {own[0]} in {own[1]}: pass an array of "
+                f"{' or '.join(self.dtypes)}{self._hint(own)}, not of {source.name} for a sum in "
                 f"{conversion.result.name}"
             )
         if self.signature.types == 1 and first[0] != first[1]:
@@ -322,8 +322,8 @@ class Kernel(registry.UserKernel):
             )
         if not sizes and n % part:
             raise ValueError(
-                f"{self.name} has no parameter n: with blocks of {block or 256} threads, the "
-                f"number of elements must be a multiple of {part}, not {n}"
+                f"{self.name} takes whole blocks only, as it has no parameter n: with blocks of "
+                f"{block or 256} threads, a multiple of {part} elements, not {n}"
             )
 
     def usual_size(self, n: int | None, block: int, blocks: int) -> int | None:

@@ -51,8 +51,8 @@ def _rows(results: Record | Iterable[Any]) -> list[Any]:
         )
     if not all(hasattr(row, "source") for row in rows):
         raise TypeError(
-            "a chart takes a record, or rows of gpureduce.benchmark, not a list of "
-            f"{type(rows[0]).__name__}"
+            "a chart takes a record of `gpureduce bench`, or rows of gpureduce.benchmark, not a "
+            f"list of {type(rows[0]).__name__}"
         )
     _one_clock([row.source for row in rows])
     return rows

@@ -387,7 +387,9 @@ def test_what_a_kernel_prints_is_printed(capsys):
 def test_wrong_dtypes():
     k = gpureduce.kernel(plain("out[0] = in[0];"))
     assert k.dtypes == ("float32",)
-    with pytest.raises(TypeError, match="f sums f32 in f32: it takes float32, not float64"):
+    with pytest.raises(
+        TypeError, match="f sums f32 in f32: pass an array of float32, not of float64"
+    ):
         gpureduce.sum(np.ones(3), k)
     with pytest.raises(TypeError, match="float32"):
         gpureduce.check(k, "int32")

@@ -731,7 +731,7 @@ def test_a_kernel_without_n_takes_what_fills_its_blocks():
     k = gpureduce.kernel(WRITTEN / "two_loads.cu")
     ones = np.ones(2048, np.int32)
     assert gpureduce.sum(ones, k, "int32", device="emulator").value == 2048
-    with pytest.raises(ValueError, match=r"two_loads has no parameter n: .* a multiple of 512"):
+    with pytest.raises(ValueError, match=r"two_loads takes whole blocks .* a multiple of 512"):
         gpureduce.sum(ones[:2000], k, "int32", device="emulator")
     with pytest.raises(ValueError, match=r"a multiple of 512, not 2055"):
         gpureduce.races(k, 2055)

@@ -21,8 +21,10 @@ static int take_typestr(PyObject *typestr, gr_array *array)
         return -1;
     }
     if ((text[0] != '<' && text[0] != '|') || !text[1] || !strchr("biufc", text[1])) {
-        PyErr_Format(PyExc_TypeError,
-                     "arrays of type %R on a GPU cannot be summed, only native numbers", typestr);
+        PyErr_Format(
+            PyExc_TypeError,
+            "arrays of type %R on a GPU cannot be summed: only numbers in native byte order can",
+            typestr);
         return -1;
     }
     const char *digit = text + 2;

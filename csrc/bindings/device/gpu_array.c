@@ -50,8 +50,8 @@ static int by_protocols(PyObject *object, void *(*our_stream)(void *context, int
     /* Some types raise an error here. It is ignored, because __dlpack__ raises a clearer one. */
     if (gr_optional_attribute(object, "__cuda_array_interface__", 1, &interface) < 0)
         return -1;
-    /* An interface that names its stream takes precedence: the sum runs on that stream. With DLPack
-     * the producer would record an event, and our stream would wait for it. */
+    /* A __cuda_array_interface__ that names its stream comes first: the sum runs on that stream.
+     * With DLPack, the producer would record an event, and our stream would wait for it. */
     int found = interface ? gr_by_interface(interface, true, array) : 0;
     if (found == 0 && gr_optional_attribute(object, "__dlpack_device__", 0, &device) < 0) {
         found = -1;

@@ -102,7 +102,8 @@ static bool each_part(parts_object *self, int component, gr_error *error,
 static int begin_parts(parts_object *self)
 {
     gr_call call = {.error = {.status = GR_OK}};
-    gr_begin_call(&call, 0, 0); /* forward, whatever order an earlier sum of this thread set */
+    gr_begin_call(&call, 0,
+                  0); /* in this order, even if an earlier sum of this thread has set another */
     each_part(self, 0, &call.error, gr_begin_job);
     return gr_end_call(&call);
 }

@@ -79,7 +79,8 @@ PyObject *gr_py_measure(PyObject *Py_UNUSED(self), PyObject *args)
         read_array(object, asked, &launch) < 0)
         return NULL;
     if (!copies || !repeats || offset < 0 || !launch.request.n) {
-        PyErr_SetString(PyExc_ValueError, "copies, repeats and the array must be at least 1 long");
+        PyErr_SetString(PyExc_ValueError,
+                        "copies, repeats and the length of the array must be at least 1");
         return NULL;
     }
     launch.request.on_device = 1;

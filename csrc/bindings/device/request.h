@@ -13,7 +13,7 @@ enum { GR_CHOOSE = -1, GR_AUTO = -2 };
 typedef struct {
     int asked;          /* the strategy's number, or GR_CHOOSE, or GR_AUTO */
     gr_request request; /* all but the data, its size and the kind of memory */
-    int order;          /* of the emulator's threads */
+    int order;          /* of the order of the emulator's threads */
     unsigned long long seed;
     int timed; /* for arrays on a GPU, gr_py_sum_gpu() has an argument for it */
 } gr_launch_request;

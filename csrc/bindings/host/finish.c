@@ -266,7 +266,7 @@ PyObject *gr_py_finish_plainly(PyObject *Py_UNUSED(module), PyObject *const *arg
     size_t groups = group_count(&job);
     double n = over_n ? (double)PyArray_SIZE(array) / (double)groups : 1;
     job.n = &n;
-    if (!(n > job.how.ddof)) /* includes nan; Python warns */
+    if (!(n > job.how.ddof)) /* or nan; the caller in Python warns */
         Py_RETURN_NONE;
     PyArrayObject *out = new_results(&job, array, args[2] == Py_True);
     if (!out)

@@ -58,7 +58,7 @@ static bool inputs_fit(const request *asked, npy_intp segments)
            PyArray_DIM(asked->offsets, 0) == segments + 1;
 }
 
-/* The same for all arrays. */
+/* The same check for all arrays of the request. */
 static bool shapes_fit(const request *asked)
 {
     PyArrayObject *values = asked->values, *out = asked->out;

@@ -205,7 +205,7 @@ static PyObject *result_complex(PyObject *self, PyObject *Py_UNUSED(none))
     return PyObject_CallFunctionObjArgs((PyObject *)&PyComplex_Type, value_of(self), NULL);
 }
 
-/* Calls a function of a module with the value and one more argument, which may be NULL. */
+/* Calls module.name(value, more), or module.name(value) if `more` is NULL. */
 static PyObject *call(PyObject *self, const char *module, const char *name, PyObject *more)
 {
     PyObject *found = PyImport_ImportModule(module);

@@ -60,7 +60,7 @@ struct Terms {
     }
 };
 
-/* Adds the digits of a block's share of some terms to words. */
+/* Adds up a block's share of some terms, and adds the digits of that to the words of the sum. */
 __device__ __forceinline__ void add_digits(const Terms &terms, const Share &part,
                                            unsigned long long *word)
 {

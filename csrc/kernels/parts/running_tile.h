@@ -14,7 +14,7 @@ __device__ __forceinline__ double least_far(const gr_proven &of, const gr_sums &
 }
 
 /* Rounds a sum to 24 bits or fewer if it is far from the middle between two such numbers: by more
- * than 2^11 units in its last place. Then its unknown error does not change the result. */
+ * than 2^11 ulps of float64. Then its error cannot change the result. Else returns false. */
 __device__ __forceinline__ bool round_far(double sum, double least, const gr_format &format,
                                           double *rounded)
 {

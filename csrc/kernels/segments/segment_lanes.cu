@@ -1,8 +1,8 @@
 /* segment_lanes: a lane adds up a segment of a few values that are neighbours in memory.
  *
- * In segments this short, most instructions of segment_rows assign rows and columns to the
- * lanes. A lane with a segment of its own needs none of these. It also needs fewer registers, so
- * that more warps fit on a multiprocessor and wait for memory at once.
+ * With segments this short, most instructions of the kernel segment_rows compute which lane adds
+ * which element. A lane with a segment of its own needs none of these. It also needs fewer
+ * registers, so that more warps fit on a multiprocessor and wait for memory at once.
  *
  * Still wasted: lanes wait for the longest segment of their warp. */
 #include "parts/segment_rows.h"

@@ -1,8 +1,8 @@
 /* segment_round: rounds each sum once and stores it, or stores its digits.
  *
- * Nothing is stored if an id was out of range, or if the words do not hold all values. The words
+ * Nothing is stored if an id was out of range, or if a value did not fit into the words. The words
  * are set to zero for the next pass: they are in the L2 cache now. Sums of many words, or with an
- * initial number, are rounded by way of digits of 32 bits, which takes longer. */
+ * initial number, are first converted to digits of 32 bits, which takes longer. */
 #include "parts/segment_rounding.h"
 
 __device__ __forceinline__ void clear_sum(uint64_t *word, const gr_word_plan &plan, bool is_last)

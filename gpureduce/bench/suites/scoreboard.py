@@ -131,8 +131,8 @@ def _apart_tables(rows: Sequence[Row]) -> str:
     )
     if limits:
         parts.append(
-            "The limit is a kernel that loads the array by ordinary loads and stores one word. "
-            "`fast` may be faster than this limit if it uses bulk copies. " + _limit_beside(rows)
+            "The limit is that of ordinary loads: a kernel loads the array and stores one word. "
+            "`fast` may be faster, by bulk copies. " + _limit_beside(rows)
         )
     if ratios(rows, "apart", "exact", ["cub"]):
         parts.append("For integers, `exact` runs `fast`.")

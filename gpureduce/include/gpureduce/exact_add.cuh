@@ -337,7 +337,7 @@ struct exact_sum {
             long long now = (long long)((unsigned long long)old + (unsigned long long)v);
             return ((old ^ now) & (v ^ now)) >= 0 ? 0 : v > 0 ? 1 : -1;
         }
-        /* Shared memory adds 32 bits. The low half's carry goes to the high half. */
+        /* Atomics on shared memory add 32 bits: the low half's carry goes to the high half. */
         unsigned *half = reinterpret_cast<unsigned *>(at);
         unsigned low = unsigned(v);
         long long high = v >> 32;
