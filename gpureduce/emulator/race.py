@@ -6,11 +6,10 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Any
-
-import numpy as np
+from typing import Any, cast
 
 from gpureduce.core.sources import text_of
+from gpureduce.text import plain
 
 # In the order of csrc/emulator/races/detector.h: later ones order more.
 MISSING = (
@@ -263,19 +262,7 @@ class FoundRaces:
 
     def as_dict(self) -> dict[str, Any]:
         """The result as plain lists and dicts, with the text of each line."""
-
-        def plain(value: Any) -> Any:
-            if dataclasses.is_dataclass(value):
-                fields = {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-                return fields
-            if isinstance(value, tuple):
-                return [plain(item) for item in value]
-            if isinstance(value, dict):
-                return {key: plain(item) for key, item in value.items()}
-            return value.item() if isinstance(value, np.generic) else value
-
-        result: dict[str, Any] = plain(self)
-        return result
+        return cast(dict[str, Any], plain(dataclasses.asdict(self)))
 
 
 def ranges(numbers: Sequence[int], to: str = "-") -> str:

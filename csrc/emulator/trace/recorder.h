@@ -16,8 +16,10 @@
 namespace gr
 {
 
-/* The operation at a place in the code. */
-enum Deed : uint8_t { LOAD, STORE, UPDATE, FENCE, MEETING, END };
+/* The operation at a place in the code, and the kind of a step. COPY: a bulk copy to shared memory.
+ * END: lanes return from the kernel. MEETING: a barrier or a collective, whose steps are of the
+ * kind MEETING + Lane::waits. */
+enum Deed : uint8_t { LOAD, STORE, UPDATE, FENCE, COPY, END, MEETING };
 
 struct Place {
     uintptr_t at; /* a return address, or the name of a file */
