@@ -259,23 +259,16 @@ def _explain(
         how = running_on_device.arguments_of_run(traced, chosen, ones, result, threads, blocks)
         counted, _ = trace.count_run(*how)
         return _explanation(chosen, conversion, source, n, (counted,))
-    kernels: list[KernelCounts] = []
-    count = n
-    while not kernels or (count > 1 and finish != "host" and chosen.finishes != ("single",)):
-        request = trace.Request(
-            strategy=chosen,
-            load=conversion.load,
-            acc=conversion.acc,
-            n=count,
-            block=threads,
-            grid=blocks,
-            finish=registry.finish_number(finish),
-            element_bytes=dtypes.number_of(conversion.acc).itemsize
-            if kernels
-            else elements.itemsize,
-            later=bool(kernels),
-        )
-        counted, count = request.count(sample=sample)
+    launch = Launch(
+        chosen.index, conversion.load, conversion.acc, threads, blocks,
+        registry.finish_number(finish),
+    )  # fmt: skip
+    counted, count = trace.Request(chosen, n, launch, elements.itemsize, False).count(sample=sample)
+    kernels = [counted]
+    while count > 1 and finish != "host" and chosen.finishes != ("single",):
+        element = dtypes.number_of(conversion.acc).itemsize
+        later = trace.Request(chosen, count, launch, element, True)
+        counted, count = later.count(sample=sample)
         kernels.append(counted)
     return _explanation(chosen, conversion, source, n, tuple(kernels))
 

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpureduce.core import dtypes, exact
+from gpureduce.core.dtypes import Array
 
 BEFORE, CONSTANT = "what was in memory before", "a constant"
 _CODE_BITS = 44
@@ -27,7 +28,6 @@ _RECENT = 1024  # values that a lane adds up without passing on a sum
 _APART = 64  # values that a lane has got since the one that it adds to the last ones
 _NAN = 2**63 + 2**40 + 1  # the code of nan
 
-_Array = np.ndarray[Any, np.dtype[Any]]
 _Lane = tuple[int, int, int, int]  # launch, block, warp, lane
 # A code is the sum of these times the numbers of the runs, modulo 2^64. So sums of codes are codes
 # of sums.
@@ -106,7 +106,7 @@ def _runs(bits: int) -> list[tuple[int, int, int]]:
     return runs
 
 
-def codes(n: int, elements: np.dtype[Any], sums: np.dtype[Any]) -> list[_Array]:
+def codes(n: int, elements: np.dtype[Any], sums: np.dtype[Any]) -> list[Array]:
     """The elements of each coded run; none for a type with too few values."""
     bits = min(precision(elements), precision(sums) - (2 * n).bit_length(), 32)
     if elements.kind == "b" or bits < 3:
@@ -132,7 +132,7 @@ class _Word(NamedTuple):
         return Parts(0, 0, what, number, abs(number), 1) if self.code else NOTHING
 
 
-def _words(numbers: _Array) -> list[list[_Word]]:
+def _words(numbers: Array) -> list[list[_Word]]:
     """The words of each lane, from the numbers by run (the one that is shown first), lane, word."""
     coded = numbers[1:] if numbers.dtype.kind in "biu" else numbers[1:].astype(np.float64)
     whole = dtypes.quietly(coded.astype, np.int64)
@@ -155,7 +155,7 @@ class Tracer:
     elements are not known.
     """
 
-    def __init__(self, elements: Sequence[_Array]) -> None:
+    def __init__(self, elements: Sequence[Array]) -> None:
         self.known = {0: NOTHING}  # by code: the elements, and what was stored or given to others
         self.got: defaultdict[_Lane, list[int]] = defaultdict(list)  # the codes that a lane has got
         self.passed: defaultdict[_Lane, set[int]] = defaultdict(lambda: {0})  # and passed on
@@ -165,7 +165,7 @@ class Tracer:
             self.known[word.code] = Parts(1 << i, 0, "", word.number, abs(word.number), 1)
 
     def follow(
-        self, step: int, kind: str, lanes: Sequence[_Lane], values: _Array, results: _Array
+        self, step: int, kind: str, lanes: Sequence[_Lane], values: Array, results: Array
     ) -> dict[str, tuple[int | None, ...]]:
         """What the values and the results of a step contain, by lane: numbers of `parts`.
 

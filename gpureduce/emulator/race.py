@@ -218,12 +218,10 @@ class SplitBarrier:
 class FoundRaces:
     """The races, split barriers and wrong sums of one strategy; true if there are any.
 
-    `races` are pairs of lines that race, the most frequent first. `barriers` are those that only
-    part of a block reached. `faults` are the errors that ended a launch, such as a deadlock, by
-    schedule. `wrong` are the wrong sums, by schedule; `expected` is the right one. `unwritten` are
-    reads of shared memory that no thread has written, and shuffles from absent lanes. `alike` are
-    lines at which several threads store the same value to one address. Neither is a fault. `stops`
-    tells, by schedule, after which atomic a block stopped until the others had ended.
+    `Races` tells what most attributes are. `unwritten` are reads of shared memory that no thread has
+    written, and shuffles from absent lanes. `alike` are lines at which several threads store the
+    same value to one address. Neither is a fault. `stops` tells, by schedule, after which atomic a
+    block stopped until the others had ended.
     """
 
     strategy: str

@@ -199,8 +199,7 @@ def examine(
     expected = conversion.result.type(np.sum(array.astype(np.float64)))
     block, grid = launch
     found = _Found(n=n, dtype=dtype, block=block, grid=grid or None)
-    finish = strategy.finishes[0] if len(strategy.finishes) == 1 else None
-    plan = Plan(strategy, conversion, block, grid, finish)
+    plan = Plan(strategy, conversion, *launch_of(strategy, block or None, grid or None, None))
     orders = dict(map(named_schedule, schedules))
     left = list(orders)
     while left:

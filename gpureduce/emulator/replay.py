@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from gpureduce.core import arrays, bounds, dtypes, exact, output_files, registry, sources
 from gpureduce.core.checks import finite, named_keywords, shown, whole
+from gpureduce.core.dtypes import Array
 from gpureduce.core.plan import launch_of
 from gpureduce.core.schedule import Schedule
 from gpureduce.emulator import provenance, replay_picture, replay_steps, replay_text
@@ -44,9 +45,8 @@ _MOST_BYTES = 1_000_000  # of a page
 # last to the first.
 _ORDERS = ("lockstep", "lockstep 1", "forward", "reverse", *(f"random {i}" for i in range(8)))
 
-_Array = np.ndarray[Any, np.dtype[Any]]
 # Runs a kernel once for each array of elements.
-_Record = Callable[[list[_Array], Any, int, int, Schedule], Iterable[Recording]]
+_Record = Callable[[list[Array], Any, int, int, Schedule], Iterable[Recording]]
 
 
 class Call(NamedTuple):
@@ -372,7 +372,7 @@ def build(
     )  # fmt: skip
 
 
-def _elements(call: Call) -> _Array:
+def _elements(call: Call) -> Array:
     wanted = dtypes.named(call.dtype)
     if call.values is None:
         count = _checked(whole("n", 256 if call.n is None else call.n, 1, 2**63))
@@ -404,7 +404,7 @@ def _checked(n: int) -> int:
 
 
 def _sum_of(
-    array: _Array, result: np.dtype[Any], acc: np.dtype[Any], is_exact: bool
+    array: Array, result: np.dtype[Any], acc: np.dtype[Any], is_exact: bool
 ) -> tuple[Any, float]:
     """The right sum, and how far other orders of additions may be from it.
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from gpureduce import _emulator_traced as traced
 from gpureduce.core import dtypes, registry, running_on_device
-from gpureduce.core.plan import Plan
+from gpureduce.core.dtypes import Array
+from gpureduce.core.plan import Plan, launch_of
 from gpureduce.core.schedule import Schedule
 from gpureduce.emulator.counts import NAMES
 from gpureduce.emulator.provenance import Parts, Tracer
@@ -27,7 +28,6 @@ _FAULT = re.compile(
 )
 _GAP = 2**32  # bytes, between arrays in global memory
 
-_Array = np.ndarray[Any, np.dtype[Any]]
 _DType = np.dtype[Any]
 _LANE = [
     ("address", "u8"), ("offset", "i8"), ("value", "u8", 2), ("result", "u8"),
@@ -45,7 +45,7 @@ class Recording(NamedTuple):
 
     bits: bytes  # the accumulator
     fault: str  # empty if no launch failed
-    table: _Array  # the steps; one more than MOST_STEPS if the kernel makes more
+    table: Array  # the steps; one more than MOST_STEPS if the kernel makes more
     places: list[tuple[str, str | None, int]]  # the kind of each step, its file and line
     arrays: list[tuple[str | None, int, int, int, int, int, int]]
     launches: list[tuple[int, int]]
@@ -182,13 +182,12 @@ def end_at_fault(steps: list[Step], arrays: Sequence[Memory], fault: str, file: 
 
 
 def record(
-    strategy: registry.Strategy, arrays: Sequence[_Array], wanted: Any, block: int, grid: int,
+    strategy: registry.Strategy, arrays: Sequence[Array], wanted: Any, block: int, grid: int,
     schedule: Schedule,
 ) -> Iterator[Recording]:  # fmt: skip
     """Runs a sum of each array and keeps its steps. A kernel with too many of them runs once."""
-    finish = strategy.finishes[0] if len(strategy.finishes) == 1 else None
     conversion = dtypes.convert_for(arrays[0].dtype, wanted, strategy.pair)
-    plan = Plan(strategy, conversion, block, grid, finish)
+    plan = Plan(strategy, conversion, *launch_of(strategy, block, grid or None, None))
     for array in arrays:
         kept, bits, fault = list[Any](), b"", ""
         try:
@@ -204,7 +203,7 @@ def record(
 
 
 def read(
-    runs: Sequence[Recording], elements: Sequence[_Array], sums: _DType, input_name: str
+    runs: Sequence[Recording], elements: Sequence[Array], sums: _DType, input_name: str
 ) -> tuple[list[Step], list[Memory], list[Parts], int | None]:
     """The steps of the first run, the arrays, and the sets of elements that values contain.
 
@@ -251,7 +250,7 @@ def read(
     return steps, [*by_row.values()], [*tracer.parts], unknown if unknown < len(steps) else None
 
 
-def _alike(tables: Sequence[_Array]) -> int:
+def _alike(tables: Sequence[Array]) -> int:
     """How many steps of all runs are the same, but for the values; 0 if there is one run only."""
     first, *others = (table[: min(map(len, tables))] for table in tables)
     same = np.full(len(first) + 1, bool(others))
@@ -298,12 +297,12 @@ def _bits_of(size: int) -> _DType:
     return np.dtype(f"u{size}" if size in (1, 2, 4, 8) else "u1")
 
 
-def _numbers(raw: _Array, size: int, dtype: _DType) -> _Array:
+def _numbers(raw: Array, size: int, dtype: _DType) -> Array:
     """The numbers in the first bytes of each lane's value, by run, lane and word."""
     used = raw.view(np.uint8).reshape(*raw.shape[:2], -1)[..., :size]
     return np.ascontiguousarray(used).view(dtype)
 
 
-def _by_lane(numbers: _Array) -> tuple[Any, ...]:
+def _by_lane(numbers: Array) -> tuple[Any, ...]:
     """For each lane a number, or a tuple of several."""
     return tuple([row[0] if len(row) == 1 else tuple(row) for row in numbers.tolist()])

@@ -340,7 +340,7 @@ static PyObject *stop_replay(gr_recorder *recorder)
                                     list_of(kept.step_count, place_row, recorder),
                                     list_of(kept.array_count, array_row, kept.arrays),
                                     kept.launch_count ? (const char *)kept.launches : "",
-                                    (Py_ssize_t)(kept.launch_count * sizeof *kept.launches * 2));
+                                    (Py_ssize_t)(kept.launch_count * sizeof *kept.launches));
     gr_recorder_free(recorder);
     return found;
 }

@@ -2,6 +2,7 @@
  * plain build these functions are empty. */
 #pragma once
 
+#include <array>
 #include <map>
 #include <memory>
 #include <unordered_map>
@@ -84,11 +85,7 @@ struct StepRecord {
 struct Replay {
     std::vector<gr_step> steps;
     std::vector<gr_memory> arrays;
-    std::vector<uint32_t> launches; /* as in gr_kept_steps */
-    uint32_t launch_count() const
-    {
-        return (uint32_t)launches.size() / 2;
-    }
+    std::vector<std::array<uint32_t, 2>> launches; /* as in gr_kept_steps */
     /* step and lane of a store or an atomic that is about to be made, in pieces */
     std::vector<std::pair<uint32_t, unsigned>> pending;
 };

@@ -15,17 +15,16 @@ namespace gr
 void keep_launch(Replay *replay, const Launch *launch, const Worker *w)
 {
     const dim3 &grid = launch->grid, &block = launch->shape.block;
-    for (const gr_memory &one : named_memory(launch, w->shape, replay->launch_count()))
+    for (const gr_memory &one : named_memory(launch, w->shape, (uint32_t)replay->launches.size()))
         replay->arrays.push_back(one);
-    replay->launches.push_back(grid.x * grid.y * grid.z);
-    replay->launches.push_back(block.x * block.y * block.z);
+    replay->launches.push_back({grid.x * grid.y * grid.z, block.x * block.y * block.z});
 }
 
 /* Names the memory of a lane's access. Memory without a name grows with its accesses. */
 static void find_array(Worker *w, gr_step_lane *lane, uintptr_t address, size_t bytes)
 {
     Replay *replay = w->recorder->replay.get();
-    uint32_t launch = replay->launch_count() - 1;
+    uint32_t launch = (uint32_t)replay->launches.size() - 1;
     MemoryPlace place = memory_place(w, address);
     gr_memory *found = find_memory(replay->arrays, launch, place);
     if (!found) {
@@ -50,7 +49,8 @@ uint32_t keep_step(gr_recorder *r, const Warp *warp, unsigned kind, uint32_t pla
         return 0;
     if (replay->steps.size() > GR_MOST_STEPS)
         throw std::bad_alloc();
-    uint32_t launch = replay->launch_count() - 1, own = warp->index % warp->block->own.warp_count;
+    uint32_t launch = (uint32_t)replay->launches.size() - 1;
+    uint32_t own = warp->index % warp->block->own.warp_count;
     replay->steps.push_back(
         {launch, warp->block->rank, own, kind, lanes, (uint32_t)bytes, place, {}, {}});
     return (uint32_t)replay->steps.size() - 1;
@@ -118,10 +118,9 @@ void settle(Worker *w)
         if (w->faulted && !in_shared(w, lane->address) &&
             !device_range(reinterpret_cast<const void *>(lane->address), &first))
             continue; /* this access may have caused the fault */
-        if (step->kind == UPDATE)
-            read_bytes(&lane->result, lane->address, std::min<size_t>(step->bytes, 8));
-        else
-            read_bytes(lane->value, lane->address, step->bytes);
+        bool is_atomic = step->kind == UPDATE;
+        read_bytes(is_atomic ? &lane->result : lane->value, lane->address,
+                   is_atomic ? std::min(step->bytes, 8u) : step->bytes);
     }
     replay->pending.clear();
 }
@@ -153,8 +152,9 @@ void keep_meeting(gr_recorder *r, uint32_t number, const Warp *warp, const Meeti
 extern "C" gr_kept_steps gr_recorded_replay(const gr_recorder *recorder)
 {
     const gr::Replay *r = recorder->replay.get();
-    return {r->steps.data(), r->arrays.data(), r->launches.data(),
-            r->steps.size(), r->arrays.size(), r->launch_count()};
+    auto launches = reinterpret_cast<const uint32_t(*)[2]>(r->launches.data());
+    return {r->steps.data(), r->arrays.data(), launches,
+            r->steps.size(), r->arrays.size(), r->launches.size()};
 }
 
 #endif

@@ -32,8 +32,8 @@ typedef struct {
 /* What a recorder has kept. */
 typedef struct {
     const gr_step *steps;
-    const gr_memory *arrays;  /* of all launches */
-    const uint32_t *launches; /* for each launch: blocks, threads of a block */
+    const gr_memory *arrays;       /* of all launches */
+    const uint32_t (*launches)[2]; /* for each launch: blocks, threads of a block */
     size_t step_count, array_count, launch_count;
 } gr_kept_steps;
 
