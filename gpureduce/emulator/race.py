@@ -218,7 +218,7 @@ class SplitBarrier:
 class FoundRaces:
     """The races, split barriers and wrong sums of one strategy; true if there are any.
 
-    `Races` tells what most attributes are. `unwritten` are reads of shared memory that no thread has
+    `Races` describes most attributes. `unwritten` are reads of shared memory that no thread has
     written, and shuffles from absent lanes. `alike` are lines at which several threads store the
     same value to one address. Neither is a fault. `stops` tells, by schedule, after which atomic a
     block stopped until the others had ended.

@@ -306,9 +306,8 @@ def _nearest(shown: ReplayData, race: Race) -> tuple[int, int] | None:
     block = race.sides[0].block if race.sides[0].block == race.sides[1].block else None
     for a, b in sorted(itertools.product(first, second), key=lambda pair: abs(pair[0] - pair[1])):
         between = shown.steps[min(a, b) : max(a, b)]
-        if between and not any(
-            one.kind in replay_steps.BARRIERS and one.block == block for one in between
-        ):
+        kinds = {one.kind for one in between if one.block == block}
+        if between and kinds.isdisjoint(replay_steps.BARRIERS):
             return a, b
     return None
 
@@ -361,14 +360,13 @@ def build(
     if not steps:
         raise ValueError(f"{kernel} has no step to show: {run.fault or 'it does nothing'}")
     files = {step.file for step in steps}
-    block = run.launches[0][1] if run.launches else call.block
     value = None if run.fault else value_of(conversion, run.bits)
     is_exact = kernel == "exact"
     right, bound = dtypes.quietly(_sum_of, array, conversion.result, sums, is_exact)
     return Replay(
-        kernel, len(array), array.dtype.name, block, name, value, right, bound, run.fault,
-        tuple(array.tolist()), tuple(run.launches), tuple(arrays), tuple(steps), tuple(parts),
-        unknown, {file: tuple(text) for file, text in texts.items() if file in files}, start,
+        kernel, len(array), array.dtype.name, run.launches[0][1], name, value, right, bound,
+        run.fault, tuple(array.tolist()), tuple(run.launches), tuple(arrays), tuple(steps),
+        tuple(parts), unknown, {file: tuple(texts[file]) for file in texts if file in files}, start,
     )  # fmt: skip
 
 

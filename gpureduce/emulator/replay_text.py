@@ -13,7 +13,7 @@ _VERBS = {"load": "read", "store": "write", "atomic": "update"}
 
 def summary(shown: ReplayData) -> str:
     """What the replay shows, and the sum."""
-    blocks, threads = shown.launches[0] if shown.launches else (0, shown.block)
+    blocks, threads = shown.launches[0]
     head = (
         f"{shown.strategy}: {counted(shown.n, 'element')}, {counted(blocks, 'block')} of "
         f"{threads} threads, {counted(len(shown.launches), 'launch')}, "
