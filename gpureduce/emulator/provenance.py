@@ -137,9 +137,9 @@ def _words(numbers: Array) -> list[list[_Word]]:
     coded = numbers[1:] if numbers.dtype.kind in "biu" else numbers[1:].astype(np.float64)
     whole = dtypes.quietly(coded.astype, np.int64)
     terms = whole.view(np.uint64)
-    if coded.dtype.kind == "f":  # the code of a fraction is any: it is no sum of elements
-        any_code = coded.view(np.uint64) * np.uint64(_NAN)
-        terms = np.where((whole == coded).all(axis=0), terms, any_code)
+    if coded.dtype.kind == "f":  # a fraction is no sum of elements: its code must only differ
+        fraction = coded.view(np.uint64) * np.uint64(_NAN)
+        terms = np.where((whole == coded).all(axis=0), terms, fraction)
     is_nan = (numbers != numbers).all(axis=0)
     code = np.where(is_nan, np.uint64(_NAN), (terms * _FACTORS[: len(coded)]).sum(axis=0))
     is_constant = is_nan | (numbers == numbers[0]).all(axis=0)

@@ -185,7 +185,7 @@ def record(
     strategy: registry.Strategy, arrays: Sequence[Array], wanted: Any, block: int, grid: int,
     schedule: Schedule,
 ) -> Iterator[Recording]:  # fmt: skip
-    """Runs a sum of each array and keeps its steps. A kernel with too many of them runs once."""
+    """Runs a sum of each array and keeps its steps. Stops after a sum with too many steps."""
     conversion = dtypes.convert_for(arrays[0].dtype, wanted, strategy.pair)
     plan = Plan(strategy, conversion, *launch_of(strategy, block, grid or None, None))
     for array in arrays:
@@ -207,8 +207,8 @@ def read(
 ) -> tuple[list[Step], list[Memory], list[Parts], int | None]:
     """The steps of the first run, the arrays, and the sets of elements that values contain.
 
-    The other runs, with other elements, tell these sets up to the first step that differs. The last
-    result is the first step that passes on a value whose elements are not known.
+    The sets come from the other runs, which have other elements, up to the first step that differs.
+    The last result is the first step that passes on a value whose elements are not known.
     """
     shown, tracer, alike = runs[0], Tracer(elements), _alike([run.table for run in runs])
     by_row = _memories(shown, elements[0].dtype, sums, input_name)
