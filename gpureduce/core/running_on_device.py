@@ -18,6 +18,7 @@ from gpureduce.core.plan import Arguments, Plan, launch_sizes
 from gpureduce.core.results import Outcome, SumResult
 from gpureduce.core.running import Entries
 from gpureduce.core.schedule import Schedule
+from gpureduce.errors import CudaError
 
 _RUNNING, _BACK, _FROM_ZERO = 1, 2, 4  # csrc/engine/groups.h
 _OURS = "running_tiles"
@@ -135,17 +136,23 @@ def arguments_of_run(
 
 def last_sum(
     module: Any, how: str, plan: Plan, array: Array, schedule: Schedule, kept: list[Any]
-) -> bytes:
+) -> tuple[bytes, str]:
     """The sum, or the last running sum, as an accumulator: a number of 8 bytes, or digits.
 
-    `how` is "watched" or "replay": the emulator appends what it has seen to `kept`.
+    The text is the fault of a launch that failed, or empty. `how` is "watched" or "replay": the
+    emulator appends what it has seen to `kept`.
     """
-    device = devices.choose_device("emulator")
-    if plan.strategy.kind != "scan":
-        launch = plan.launch(device, schedule)
-        return bytes(getattr(module, how)(array, launch, kept)[0])
-    result = plan.conversion.result
-    run = arguments_of_run(module, plan.strategy, array, result, plan.block, plan.grid)
-    getattr(module, how)(*run, device.index, schedule.number, schedule.seed, kept)
-    entries: Array = run[-1]
-    return entries[-1:].tobytes().ljust(8, b"\0")
+    device, call = devices.choose_device("emulator"), getattr(module, how)
+    module.free_scratch()  # an earlier run may have left a ticket drawn, or sums
+    try:
+        if plan.strategy.kind != "scan":
+            return bytes(call(array, plan.launch(device, schedule), kept)[0]), ""
+        result = plan.conversion.result
+        run = arguments_of_run(module, plan.strategy, array, result, plan.block, plan.grid)
+        call(*run, device.index, schedule.number, schedule.seed, kept)
+        entries: Array = run[-1]
+        return entries[-1:].tobytes().ljust(8, b"\0"), ""
+    except CudaError as error:
+        return b"", str(error)
+    finally:
+        module.free_scratch()

@@ -257,34 +257,22 @@ class StrategyCounts(Counted):
 
     def as_dict(self) -> dict[str, Any]:
         """All of it as plain values, for JSON."""
-        return {
-            "strategy": self.strategy,
-            "n": self.n,
-            "dtype": self.dtype,
-            "input_dtype": self.input_dtype,
-            "kernels": [_kernel_dict(kernel) for kernel in self.kernels],
-            "sampled": self.sampled,
-            "counters": self.counters,
-            "contention": {place: vars(one) for place, one in self.contention.items()},
-        }
+        first = _fields(self, "strategy", "n", "dtype", "input_dtype")
+        kernels = [_kernel_dict(kernel) for kernel in self.kernels]
+        contention = {place: vars(one) for place, one in self.contention.items()}
+        last = _fields(self, "sampled", "counters") | {"contention": contention}
+        return {**first, "kernels": kernels, **last}
+
+
+def _fields(of: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(of, name) for name in names}
 
 
 def _kernel_dict(kernel: KernelCounts) -> dict[str, Any]:
     return {
-        "n": kernel.n,
-        "block": kernel.block,
-        "grid": kernel.grid,
-        "sampled": kernel.sampled,
-        "counters": kernel.counters,
-        "details": kernel.details,
-        "lines": [
-            {"file": line.file, "line": line.line, "text": line.text, "counters": line.counters}
-            for line in kernel.lines
-        ],
-        "steps": [
-            {"name": step.name, "lanes": step.lanes, "counters": step.counters}
-            for step in kernel.steps
-        ],
+        **_fields(kernel, "n", "block", "grid", "sampled", "counters", "details"),
+        "lines": [_fields(line, "file", "line", "text", "counters") for line in kernel.lines],
+        "steps": [_fields(step, "name", "lanes", "counters") for step in kernel.steps],
     }
 
 

@@ -17,33 +17,8 @@ from gpureduce.core import dtypes, registry, running_on_device, segments_on_devi
 from gpureduce.core.checks import named_keywords, shown, whole
 from gpureduce.core.plan import Launch, launch_of
 from gpureduce.emulator import explain_picture, explain_text, trace
-from gpureduce.emulator.counts import (
-    COUNTERS,
-    DETAILS,
-    Change,
-    Contention,
-    Counted,
-    CountsPair,
-    KernelCounts,
-    Line,
-    Step,
-    StrategyCounts,
-)
+from gpureduce.emulator.counts import CountsPair, KernelCounts, StrategyCounts
 from gpureduce.emulator.picture import Picture
-
-__all__ = [
-    "COUNTERS",
-    "DETAILS",
-    "Change",
-    "Comparison",
-    "Contention",
-    "Counted",
-    "Explanation",
-    "KernelCounts",
-    "Line",
-    "Step",
-    "explain",
-]
 
 
 @dataclass(frozen=True)
@@ -214,7 +189,10 @@ def explain(
         if other is None:
             return first
         return Comparison(first, explain_keys(other, "other", *keyed))
-    asked = (n, dtype, block, grid, finish, input_dtype, sample, shape)
+    asked = {
+        "n": n, "dtype": dtype, "block": block, "grid": grid, "finish": finish,
+        "input_dtype": input_dtype, "sample": sample, "shape": shape,
+    }  # fmt: skip
     first = _explained(strategy, "strategy", asked)
     if other is None:
         return first
@@ -241,12 +219,10 @@ def _dtypes(strategy: object, argument: str) -> tuple[str, ...]:
     return ("float32",) if row.name in ("exact", "exact_levels") else row.dtypes
 
 
-def _explained(strategy: object, argument: str, asked: tuple[Any, ...]) -> Explanation:
+def _explained(strategy: object, argument: str, asked: dict[str, Any]) -> Explanation:
     if isinstance(strategy, registry.UserKernel):
-        names = ("n", "dtype", "block", "grid", "finish", "input_dtype", "sample", "shape")
-        named = dict(zip(names, asked, strict=True))
-        return cast(Explanation, strategy.call("explain", **named))
-    return _explain(find(strategy, argument), *asked)
+        return cast(Explanation, strategy.call("explain", **asked))
+    return _explain(find(strategy, argument), **asked)
 
 
 def _explain(
@@ -283,23 +259,16 @@ def _explain(
         how = running_on_device.arguments_of_run(traced, chosen, ones, result, threads, blocks)
         counted, _ = trace.count_run(*how)
         return _explanation(chosen, conversion, source, n, (counted,))
-    kernels: list[KernelCounts] = []
-    count = n
-    while not kernels or (count > 1 and finish != "host" and chosen.finishes != ("single",)):
-        request = trace.Request(
-            strategy=chosen,
-            load=conversion.load,
-            acc=conversion.acc,
-            n=count,
-            block=threads,
-            grid=blocks,
-            finish=registry.finish_number(finish),
-            element_bytes=dtypes.number_of(conversion.acc).itemsize
-            if kernels
-            else elements.itemsize,
-            later=bool(kernels),
-        )
-        counted, count = request.count(sample=sample)
+    launch = Launch(
+        chosen.index, conversion.load, conversion.acc, threads, blocks,
+        registry.finish_number(finish),
+    )  # fmt: skip
+    counted, count = trace.Request(chosen, n, launch, elements.itemsize, False).count(sample=sample)
+    kernels = [counted]
+    while count > 1 and finish != "host" and chosen.finishes != ("single",):
+        element = dtypes.number_of(conversion.acc).itemsize
+        later = trace.Request(chosen, count, launch, element, True)
+        counted, count = later.count(sample=sample)
         kernels.append(counted)
     return _explanation(chosen, conversion, source, n, tuple(kernels))
 

@@ -12,36 +12,101 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpureduce.core import dtypes
-from gpureduce.emulator.replay_steps import (
-    BEFORE,
-    CONSTANT,
-    NOTHING,
-    Memory,
-    Parts,
-    Step,
-    precision,
-)
+from gpureduce.core import dtypes, exact
+from gpureduce.core.dtypes import Array
 
+BEFORE, CONSTANT = "what was in memory before", "a constant"
 _CODE_BITS = 44
 _MASK = 2**64 - 1
 _RECENT = 1024  # values that a lane adds up without passing on a sum
 _APART = 64  # values that a lane has got since the one that it adds to the last ones
 _NAN = 2**63 + 2**40 + 1  # the code of nan
 
-_Array = np.ndarray[Any, np.dtype[Any]]
 _Lane = tuple[int, int, int, int]  # launch, block, warp, lane
 # A code is the sum of these times the numbers of the runs, modulo 2^64. So sums of codes are codes
 # of sums.
-_FACTORS = [2 * one + 1 for one in np.random.default_rng(1).integers(0, 2**63, 64).tolist()]
+_FACTORS = 2 * np.random.default_rng(1).integers(0, 2**63, (64, 1, 1), np.uint64) + np.uint64(1)
 
 
-def codes(n: int, elements: np.dtype[Any], sums: np.dtype[Any]) -> list[_Array]:
+@dataclass(frozen=True)
+class Parts:
+    """The elements of a sum, as bits: all of them, and those that are in it twice or more.
+
+    `foreign` tells what else is in it. `total`, `size` and `terms` are the sum of the elements, of
+    their magnitudes, and their number, with repetitions.
+    """
+
+    once: int = 0
+    twice: int = 0
+    foreign: str = ""
+    total: float = field(default=0, compare=False)
+    size: float = field(default=0, compare=False)
+    terms: int = field(default=0, compare=False)
+
+    def __add__(self, other: Parts) -> Parts:
+        return Parts(
+            self.once | other.once, self.twice | other.twice | (self.once & other.once),
+            self.foreign or other.foreign, self.total + other.total, self.size + other.size,
+            self.terms + other.terms,
+        )  # fmt: skip
+
+    def is_sum(self, number: Any, dtype: np.dtype[Any]) -> bool:
+        """Whether a number is the sum: modulo its width, or within the error bound of floats."""
+        if dtype.kind in "iub":
+            return bool((number - self.total) % 2 ** (8 * dtype.itemsize) == 0)
+        bound = self.terms * 2.0 ** (1 - precision(dtype)) * self.size
+        is_same = number == self.total or (number != number and self.total != self.total)
+        return is_same or abs(number - self.total) <= bound
+
+    def __hash__(self) -> int:
+        """Python's hash of integers has few values for powers of two."""
+        return hash((self.once.bit_length(), self.once % 1000003, self.twice % 1000003))
+
+    def __len__(self) -> int:
+        return self.once.bit_count()
+
+    def runs(self) -> list[tuple[int, int, int]]:
+        """The elements as (first, step, count)."""
+        return _runs(self.once)
+
+    def repeated(self) -> list[tuple[int, int, int]]:
+        """The elements that are in the sum more than once."""
+        return _runs(self.twice)
+
+
+NOTHING = Parts()
+
+
+@lru_cache
+def precision(dtype: np.dtype[Any]) -> int:
+    """Integers up to 2 to this power are exact."""
+    return exact.FORMATS.get(dtype.name, (8 * dtype.itemsize - (dtype.kind == "i"), 0))[0]
+
+
+def _runs(bits: int) -> list[tuple[int, int, int]]:
+    digits = np.frombuffer(bits.to_bytes(bits.bit_length() // 8 + 1, "little"), np.uint8)
+    places = np.flatnonzero(np.unpackbits(digits, bitorder="little")).tolist()
+    runs: list[tuple[int, int, int]] = []
+    at, count = 0, len(places)
+    while at < count:
+        step = places[at + 1] - places[at] if at + 1 < count else 1
+        end = at + 1
+        while end < count and places[end] - places[end - 1] == step:
+            end += 1
+        if end - at == 2 and step > 1:  # the second may begin a longer run
+            step, end = 1, at + 1
+        runs.append((places[at], step, end - at))
+        at = end
+    return runs
+
+
+def codes(n: int, elements: np.dtype[Any], sums: np.dtype[Any]) -> list[Array]:
     """The elements of each coded run; none for a type with too few values."""
     bits = min(precision(elements), precision(sums) - (2 * n).bit_length(), 32)
     if elements.kind == "b" or bits < 3:
@@ -67,81 +132,69 @@ class _Word(NamedTuple):
         return Parts(0, 0, what, number, abs(number), 1) if self.code else NOTHING
 
 
-def _word(number: Any, *coded: Any) -> _Word:
-    """A value, from its numbers in the run that is shown and in the coded runs."""
-    if all(one != one for one in (number, *coded)):
-        return _Word(number, _NAN, True)
-    is_whole = all(isinstance(one, int) or one.is_integer() for one in coded)
-    code = _code(coded) if is_whole else hash(coded) & _MASK  # any: it is no sum of elements
-    return _Word(number, code, all(one == number for one in coded))
-
-
-def _code(numbers: Sequence[float]) -> int:
-    total: int = sum(int(one) * factor for one, factor in zip(numbers, _FACTORS, strict=False))
-    return total & _MASK
+def _words(numbers: Array) -> list[list[_Word]]:
+    """The words of each lane, from the numbers by run (the one that is shown first), lane, word."""
+    coded = numbers[1:] if numbers.dtype.kind in "biu" else numbers[1:].astype(np.float64)
+    whole = dtypes.quietly(coded.astype, np.int64)
+    terms = whole.view(np.uint64)
+    if coded.dtype.kind == "f":  # a fraction is no sum of elements: its code must only differ
+        fraction = coded.view(np.uint64) * np.uint64(_NAN)
+        terms = np.where((whole == coded).all(axis=0), terms, fraction)
+    is_nan = (numbers != numbers).all(axis=0)
+    code = np.where(is_nan, np.uint64(_NAN), (terms * _FACTORS[: len(coded)]).sum(axis=0))
+    is_constant = is_nan | (numbers == numbers[0]).all(axis=0)
+    lanes = zip(numbers[0].tolist(), code.tolist(), is_constant.tolist(), strict=True)
+    return [[*map(_Word, *lane)] for lane in lanes]
 
 
 class Tracer:
     """Follows values from step to step.
 
-    `runs` are the steps of the run that is shown and of the coded ones, `elements` their elements.
-    `steps`, `parts` and `unknown` are those of `Replay`.
+    `elements` are those of the run that is shown and of the coded ones. `parts` has a number for
+    each set of elements that a value contains. `unknown` are the steps that pass on a value whose
+    elements are not known.
     """
 
-    def __init__(
-        self, runs: Sequence[Sequence[Step]], arrays: Sequence[Memory], sums: np.dtype[Any],
-        elements: Sequence[_Array],
-    ) -> None:  # fmt: skip
-        self.arrays, self.sums, self.dtype = arrays, sums, sums
+    def __init__(self, elements: Sequence[Array]) -> None:
         self.known = {0: NOTHING}  # by code: the elements, and what was stored or given to others
         self.got: defaultdict[_Lane, list[int]] = defaultdict(list)  # the codes that a lane has got
         self.passed: defaultdict[_Lane, set[int]] = defaultdict(lambda: {0})  # and passed on
         self.parts: dict[Parts, int] = {}
-        self.steps: list[Step] = []
-        self.unknown: int | None = None
-        is_coded = len(runs) > 1
-        for i, (number, *coded) in enumerate(zip(*(one.tolist() for one in elements), strict=True)):
-            if is_coded:
-                self.known[_code(coded)] = Parts(1 << i, 0, "", number, abs(number), 1)
-        for step, *others in zip(*runs, strict=False) if is_coded else ():
-            if len({_place(one) for one in (step, *others)}) > 1:
-                break
-            values, results = self._follow(step, [step, *others])
-            self.steps.append(replace(step, parts=values, result_parts=results))
-        if len(self.steps) < len(runs[0]) and self.unknown is None:
-            self.unknown = len(self.steps)
-        self.steps += runs[0][len(self.steps) :]
+        self.unknown: list[int] = []
+        for i, (word,) in enumerate(_words(np.stack(elements)[..., np.newaxis])):
+            self.known[word.code] = Parts(1 << i, 0, "", word.number, abs(word.number), 1)
 
-    def _follow(self, step: Step, all_runs: Sequence[Step]) -> tuple[tuple[int | None, ...], ...]:
-        """What the values and the results of a step contain, by lane."""
-        self.dtype = self.sums
-        if step.array is not None:
-            self.dtype = dtypes.named(self.arrays[step.array].dtype)
-        lanes = [(step.launch, step.block, step.warp, lane) for lane in step.lanes]
-        values = [_words(every) for every in zip(*(one.values for one in all_runs), strict=True)]
-        results = [_words(every) for every in zip(*(one.results for one in all_runs), strict=True)]
-        first: Sequence[Parts | None] = ()
-        second: Sequence[Parts | None] = ()
-        is_exchange = step.kind.startswith("__shfl") or step.kind == "__reduce_add_sync"
-        if step.kind in ("load", "store") or is_exchange:
-            act = self._get if step.kind == "load" else self._pass
-            first = [
-                _together([act(lane, word) for word in words])
-                for lane, words in zip(lanes, values, strict=True)
-            ]
-        if step.kind == "atomic":
-            pairs = zip(lanes, values, results, strict=True)
-            found = [self._atomic(lane, old[0], new[0]) for lane, old, new in pairs]
-            first, second = zip(*found, strict=True)
-        if step.kind == "__reduce_add_sync" and None not in first:
-            total = sum(one[0].code for one in values) & _MASK
+    def follow(
+        self, step: int, kind: str, lanes: Sequence[_Lane], values: Array, results: Array
+    ) -> dict[str, tuple[int | None, ...]]:
+        """What the values and the results of a step contain, by lane: numbers of `parts`.
+
+        Both are numbers by run, lane and word.
+        """
+        self.step, self.dtype = step, values.dtype
+        first: list[Parts | None] = []
+        second: list[Parts | None] = []
+        is_exchange = kind.startswith("__shfl") or kind == "__reduce_add_sync"
+        before, after = _words(values), _words(results)
+        for lane, words, new in zip(lanes, before, after, strict=True):
+            if kind == "atomic":
+                first.append(self._get(None, words[0]))
+                second.append(self._add(lane, words[0], new[0], first[-1]))
+            elif kind in ("load", "store") or is_exchange:
+                act = self._get if kind == "load" else self._pass
+                first.append(_together([act(lane, word) for word in words]))
+        if kind == "__reduce_add_sync" and None not in first:
+            total = sum(words[0].code for words in before) & _MASK
             self.known.setdefault(total, sum((one for one in first if one), NOTHING))
         if is_exchange:
-            second = [self._get(lane, one[0]) for lane, one in zip(lanes, results, strict=True)]
-        return tuple(map(self._number, first)), tuple(map(self._number, second))
-
-    def _number(self, parts: Parts | None) -> int | None:
-        return None if parts is None else self.parts.setdefault(parts, len(self.parts))
+            second = [self._get(lane, new[0]) for lane, new in zip(lanes, after, strict=True)]
+        number = [
+            tuple(
+                one if one is None else self.parts.setdefault(one, len(self.parts)) for one in every
+            )
+            for every in (first, second)
+        ]
+        return {"parts": number[0], "result_parts": number[1]}
 
     def _get(self, lane: _Lane | None, word: _Word) -> Parts | None:
         """The parts of a value that is in memory, or that a lane gets from there or another one."""
@@ -161,13 +214,14 @@ class Tracer:
             self.passed[lane].add(word.code)
         return parts
 
-    def _atomic(self, lane: _Lane, old: _Word, new: _Word) -> tuple[Parts | None, Parts | None]:
-        before, added = self._get(None, old), new.code - old.code & _MASK
-        word = _Word(new.number, added, old.is_constant and new.is_constant)
-        after = self._explain(lane, word, before)
-        if after is not None:
-            self.known.setdefault(new.code, after)
-        return before, after
+    def _add(self, lane: _Lane, old: _Word, new: _Word, before: Parts | None) -> Parts | None:
+        """The parts of a value in memory to which a lane adds another one."""
+        is_constant = old.is_constant and new.is_constant
+        word = _Word(new.number, new.code - old.code & _MASK, is_constant)
+        parts = self._explain(lane, word, before)
+        if parts is not None:
+            self.known.setdefault(new.code, parts)
+        return parts
 
     def _explain(self, lane: _Lane, word: _Word, base: Parts | None = NOTHING) -> Parts | None:
         """The parts of a value that a lane passes on or adds to `base`.
@@ -181,8 +235,7 @@ class Tracer:
                 parts = word.foreign(CONSTANT, base)
             if parts is not None and (base + parts).is_sum(word.number, self.dtype):
                 return base + parts
-        if self.unknown is None:
-            self.unknown = len(self.steps)
+        self.unknown.append(self.step)
         return None
 
     def _added_up(self, lane: _Lane, code: int) -> Parts | None:
@@ -199,17 +252,6 @@ class Tracer:
                 if base in had or (one not in (0, base) and base in earlier):
                     return sum((self.known[each] for each in (one, *last[at:])), self.known[base])
         return None
-
-
-def _place(step: Step) -> tuple[Any, ...]:
-    """What all runs of a kernel have in common: all but the values."""
-    return step.launch, step.block, step.warp, step.kind, step.lanes, step.line, step.offsets
-
-
-def _words(numbers: Sequence[Any]) -> list[_Word]:
-    """The words of a lane's value, from their numbers in each run."""
-    is_vector = isinstance(numbers[0], tuple)
-    return [_word(*one) for one in (zip(*numbers, strict=True) if is_vector else [numbers])]
 
 
 def _together(found: Sequence[Parts | None]) -> Parts | None:

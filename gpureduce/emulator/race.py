@@ -6,11 +6,10 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Any
-
-import numpy as np
+from typing import Any, cast
 
 from gpureduce.core.sources import text_of
+from gpureduce.text import plain
 
 # In the order of csrc/emulator/races/detector.h: later ones order more.
 MISSING = (
@@ -219,12 +218,10 @@ class SplitBarrier:
 class FoundRaces:
     """The races, split barriers and wrong sums of one strategy; true if there are any.
 
-    `races` are pairs of lines that race, the most frequent first. `barriers` are those that only
-    part of a block reached. `faults` are the errors that ended a launch, such as a deadlock, by
-    schedule. `wrong` are the wrong sums, by schedule; `expected` is the right one. `unwritten` are
-    reads of shared memory that no thread has written, and shuffles from absent lanes. `alike` are
-    lines at which several threads store the same value to one address. Neither is a fault. `stops`
-    tells, by schedule, after which atomic a block stopped until the others had ended.
+    `Races` describes most attributes. `unwritten` are reads of shared memory that no thread has
+    written, and shuffles from absent lanes. `alike` are lines at which several threads store the
+    same value to one address. Neither is a fault. `stops` tells, by schedule, after which atomic a
+    block stopped until the others had ended.
     """
 
     strategy: str
@@ -263,19 +260,7 @@ class FoundRaces:
 
     def as_dict(self) -> dict[str, Any]:
         """The result as plain lists and dicts, with the text of each line."""
-
-        def plain(value: Any) -> Any:
-            if dataclasses.is_dataclass(value):
-                fields = {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-                return fields
-            if isinstance(value, tuple):
-                return [plain(item) for item in value]
-            if isinstance(value, dict):
-                return {key: plain(item) for key, item in value.items()}
-            return value.item() if isinstance(value, np.generic) else value
-
-        result: dict[str, Any] = plain(self)
-        return result
+        return cast(dict[str, Any], plain(dataclasses.asdict(self)))
 
 
 def ranges(numbers: Sequence[int], to: str = "-") -> str:

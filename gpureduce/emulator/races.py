@@ -29,7 +29,6 @@ from gpureduce.emulator.race import (
     SplitBarrier,
     Unwritten,
 )  # fmt: skip
-from gpureduce.errors import CudaError
 
 SCHEDULES = ("forward", "reverse", "lockstep", "random 0", "random 1", "random 2")
 _MOST_ATOMICS = 8  # places after which a block stops
@@ -200,24 +199,18 @@ def examine(
     expected = conversion.result.type(np.sum(array.astype(np.float64)))
     block, grid = launch
     found = _Found(n=n, dtype=dtype, block=block, grid=grid or None)
-    finish = strategy.finishes[0] if len(strategy.finishes) == 1 else None
-    plan = Plan(strategy, conversion, block, grid, finish)
+    plan = Plan(strategy, conversion, *launch_of(strategy, block or None, grid or None, None))
     orders = dict(map(named_schedule, schedules))
     left = list(orders)
     while left:
         schedule = orders[name := left.pop(0)]
-        # A wrong kernel may have left a ticket drawn, or sums that the next order must not find.
-        module.free_scratch()
         if reset:
             reset()
         reports: list[str] = []
         try:
-            bits = running_on_device.last_sum(module, "watched", plan, array, schedule, reports)
-            value = value_of(conversion, bits)
-            if value != expected:
-                found.wrong[name] = value
-        except CudaError as error:
-            found.faults[name] = str(error)
+            bits, fault = running_on_device.last_sum(
+                module, "watched", plan, array, schedule, reports
+            )
         except MemoryError as error:
             raise MemoryError(
                 f"races would need more than its 4 GiB to record all accesses of {strategy.name} "
@@ -225,12 +218,15 @@ def examine(
             ) from error
         if not reports:
             raise MemoryError(f"no memory for the results about {strategy.name} with n={n}")
+        if fault:
+            found.faults[name] = fault
+        elif (value := value_of(conversion, bits)) != expected:
+            found.wrong[name] = value
         found.add(name, report := json.loads(reports[0]))
         if stops and not left and not (found.races() or found.faults or found.wrong):
             more = [f"random {seed}" for seed in range(min(report["atomics"], _MOST_ATOMICS))]
             left = [name for name in more if name not in orders]
             orders |= dict(map(named_schedule, left))
-    module.free_scratch()
     return Races(
         strategy.name, n, dtype, block, grid or None, tuple(orders),
         found.races(), tuple(found.barriers.values()), found.faults, found.wrong, expected,
@@ -343,17 +339,11 @@ def _place(row: dict[str, Any]) -> Place:
 
 
 def _side(row: dict[str, Any]) -> Side:
-    before, after = row["before"], row["after"]
+    before, after = (_place(row[edge]) if row[edge] else None for edge in ("before", "after"))
+    place = Place(row["file"], row["line"])
     return Side(
-        row["block"],
-        row["thread"],
-        row["copy"],
-        row["kind"],
-        _place({"file": row["file"], "line": row["line"]}),
-        _place(before) if before else None,
-        _place(after) if after else None,
-        row["volatile"],
-    )
+        row["block"], row["thread"], row["copy"], row["kind"], place, before, after, row["volatile"]
+    )  # fmt: skip
 
 
 def _is_guess(rows: list[dict[str, Any]], sides: tuple[Side, ...]) -> bool:

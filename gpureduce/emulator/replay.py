@@ -10,17 +10,18 @@ import itertools
 import json
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from gpureduce.core import arrays, bounds, dtypes, exact, output_files, registry, sources
 from gpureduce.core.checks import finite, named_keywords, shown, whole
+from gpureduce.core.dtypes import Array
 from gpureduce.core.plan import launch_of
 from gpureduce.core.schedule import Schedule
 from gpureduce.emulator import provenance, replay_picture, replay_steps, replay_text
@@ -30,14 +31,7 @@ from gpureduce.emulator.explain_text import wavefront_table
 from gpureduce.emulator.picture import Picture
 from gpureduce.emulator.race import Race
 from gpureduce.emulator.races import named_schedule, numbers, value_of
-from gpureduce.emulator.replay_steps import (
-    BARRIERS,
-    MOST_N,
-    MOST_STEPS,
-    Recording,
-    ReplayData,
-    accesses,
-)
+from gpureduce.emulator.replay_steps import MOST_N, MOST_STEPS, Recording, ReplayData, accesses
 from gpureduce.text import plain
 from gpureduce.version import VERSION
 
@@ -51,9 +45,19 @@ _MOST_BYTES = 1_000_000  # of a page
 # last to the first.
 _ORDERS = ("lockstep", "lockstep 1", "forward", "reverse", *(f"random {i}" for i in range(8)))
 
-_Array = np.ndarray[Any, np.dtype[Any]]
 # Runs a kernel once for each array of elements.
-_Record = Callable[[list[_Array], Any, int, int, Schedule], list[Recording]]
+_Record = Callable[[list[Array], Any, int, int, Schedule], Iterable[Recording]]
+
+
+class Call(NamedTuple):
+    """The arguments of `replay` for one kernel."""
+
+    n: Any = None
+    dtype: Any = None
+    block: Any = None
+    grid: Any = None
+    schedule: str | Schedule = "lockstep"
+    values: Any = None
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,7 @@ class Replay(ReplayData):
         own = {field.name: getattr(self, field.name) for field in dataclasses.fields(ReplayData)}
         data = {"schema": SCHEMA, "gpureduce": VERSION, **own} | {
             "right": self.is_right, "summary": replay_text.summary(self), "counters": self.counters,
-            "arrays": [{**vars(one), "element": one.element} for one in self.arrays],
+            "arrays": [vars(one) for one in self.arrays],
             "parts": [
                 {"runs": one.runs(), "repeated": one.repeated(), "foreign": one.foreign}
                 for one in self.parts
@@ -126,8 +130,8 @@ class Replay(ReplayData):
         """The page that shows it, which needs no other file and no network."""
         title = self.strategy
         if self.beside:
-            other = self.beside.strategy
-            title += f" and {other}" if other != title else ": both orders of a race"
+            is_race = self.beside.strategy == title
+            title += ": both orders of a race" if is_race else f" and {self.beside.strategy}"
         inside = {
             "TITLE": html.escape(title),
             "STYLE": (_FOLDER / "style.css").read_text(),
@@ -255,36 +259,34 @@ def replay(
     >>> both.is_right, both.beside.is_right
     (False, True)
     """
+    call = Call(n, dtype, block, grid, schedule or "lockstep", values)
     if race is not None:
         if not isinstance(race, Race):
             raise TypeError(f"race must be one of gpureduce.races(...).races, not {shown(race)}")
         for name, given in (("beside", beside), ("schedule", schedule)):
             if given is not None:
                 raise ValueError(f"a race is shown with its own size and launch: leave {name} out")
-        return _in_both_orders(strategy, race, n, dtype, block, grid, values)
-    asked = (n, dtype, block, grid, schedule or "lockstep", values)
-    first = _replayed(strategy, "strategy", asked)
+        return _in_both_orders(strategy, race, call)
+    first = _replayed(strategy, "strategy", call)
     if beside is None:
         return first
-    second = _replayed(beside, "beside", (None, *asked[1:5], np.array(first.elements, first.dtype)))
-    return dataclasses.replace(first, beside=second)
+    call = call._replace(n=None, values=np.array(first.elements, first.dtype))
+    return dataclasses.replace(first, beside=_replayed(beside, "beside", call))
 
 
-def _in_both_orders(
-    strategy: Any, race: Race, n: Any, dtype: Any, block: Any, grid: Any, values: Any
-) -> Replay:
-    dtype = race.dtype if dtype is None else dtype
-    if values is None:
-        n, values = None, numbers(_checked(race.n if n is None else n), dtype)
-    how = n, dtype, race.block if block is None else block, race.grid if grid is None else grid
+def _in_both_orders(strategy: Any, race: Race, call: Call) -> Replay:
+    launch: dict[str, Any] = {"dtype": race.dtype, "block": race.block, "grid": race.grid}
+    call = call._replace(**{name: launch[name] for name in launch if getattr(call, name) is None})
+    if call.values is None:
+        n = _checked(race.n if call.n is None else call.n)
+        call = call._replace(n=None, values=numbers(n, call.dtype))
     found: dict[bool, Replay] = {}  # by whether the first access comes first
     for order in _ORDERS:
-        shown = _replayed(strategy, "strategy", (*how, order, values))
-        marks = _nearest(shown, race)
-        if marks and (marks[0] < marks[1]) not in found:
+        shown = _replayed(strategy, "strategy", call._replace(schedule=order))
+        if marks := _nearest(shown, race):
             text = f"nothing orders the two: {race.remedy}"
             shown = dataclasses.replace(shown, marks=marks, race=text, start=min(marks))
-            found[marks[0] < marks[1]] = shown
+            found.setdefault(marks[0] < marks[1], shown)
         if len(found) == 2:
             return dataclasses.replace(found[True], beside=found[False])
     if not found:
@@ -297,49 +299,45 @@ def _in_both_orders(
 
 def _nearest(shown: ReplayData, race: Race) -> tuple[int, int] | None:
     """The steps of the two accesses: the nearest ones that no barrier orders."""
-    pairs = itertools.product(*(
-        accesses(shown, side.block, side.thread, side.place.line, race.address, side.kind)
-        for side in race.sides
-    ))  # fmt: skip
+    first, second = (
+        [*accesses(shown.steps, shown.arrays, thread, side.place.line, race.address, side.kind)]
+        for thread, side in zip(race.lanes, race.sides, strict=True)
+    )
     block = race.sides[0].block if race.sides[0].block == race.sides[1].block else None
-    for a, b in sorted(pairs, key=lambda pair: abs(pair[0] - pair[1])):
+    for a, b in sorted(itertools.product(first, second), key=lambda pair: abs(pair[0] - pair[1])):
         between = shown.steps[min(a, b) : max(a, b)]
-        if between and not any(one.kind in BARRIERS and one.block == block for one in between):
+        kinds = {one.kind for one in between if one.block == block}
+        if between and kinds.isdisjoint(replay_steps.BARRIERS):
             return a, b
     return None
 
 
-def _replayed(strategy: Any, argument: str, asked: tuple[Any, ...]) -> Replay:
-    n, dtype, block, grid, schedule, values = asked
+def _replayed(strategy: Any, argument: str, call: Call) -> Replay:
     if isinstance(strategy, registry.UserKernel):
-        return cast(Replay, strategy.call("replay", n, dtype, block, grid, schedule, values))
-    chosen = find(strategy, argument)
+        return cast(Replay, strategy.call("replay", call))
+    chosen, dtype = find(strategy, argument), call.dtype
     if chosen.kind == "axis":
         raise ValueError(
             f"{chosen.name} sums along an axis: replay shows only sums of a whole array"
         )
     if dtype is None:
-        is_float = chosen.name == "exact" or np.asarray(values).dtype.kind == "f"
-        dtype = getattr(values, "dtype", "float32" if is_float else "int32")
+        is_float = chosen.name == "exact" or np.asarray(call.values).dtype.kind == "f"
+        dtype = getattr(call.values, "dtype", "float32" if is_float else "int32")
     if dtypes.name_of(dtypes.named(dtype)) not in chosen.dtypes:
         raise TypeError(f"{chosen.name} takes {', '.join(chosen.dtypes)}, not {dtype!r}")
-    threads, blocks, _ = launch_of(chosen, BLOCK if block is None else block, grid, None)
+    block = BLOCK if call.block is None else call.block
+    threads, blocks, _ = launch_of(chosen, block, call.grid, None)
 
-    def runs(arrays: list[_Array], *how: Any) -> list[Recording]:
-        return [replay_steps.record(chosen, array, *how) for array in arrays]
-
-    return build(
-        chosen.name, n, dtype, threads, blocks, schedule, values, runs, "in", sources.files()
-    )
+    call = call._replace(dtype=dtype, block=threads, grid=blocks)
+    return build(chosen.name, call, partial(replay_steps.record, chosen), sources.files())
 
 
 def build(
-    kernel: str, n: int | None, dtype: npt.DTypeLike, block: int, grid: int,
-    schedule: str | Schedule, values: Any, runs: _Record, input_name: str,
-    texts: Mapping[str, Sequence[str]], pair: tuple[int, int] | None = None,
+    kernel: str, call: Call, record: _Record, texts: Mapping[str, Sequence[str]],
+    input_name: str = "in", pair: tuple[int, int] | None = None,
 ) -> Replay:  # fmt: skip
-    """The replay of a kernel, of which `runs` makes the recordings."""
-    array = _elements(n, dtype, values)
+    """The replay of a kernel, with the dtype and the launch of `call`."""
+    array = _elements(call)
     wanted = dtypes.in_itself(array.dtype, pair)
     conversion = dtypes.convert_for(array.dtype, wanted, pair)
     if conversion.is_complex:
@@ -347,43 +345,41 @@ def build(
     sums = dtypes.number_of(conversion.acc)
     if sums.itemsize == conversion.result.itemsize:  # signed
         sums = conversion.result
-    name, order = named_schedule(schedule)
+    name, order = named_schedule(call.schedule)
     elements = [array, *provenance.codes(len(array), array.dtype, sums)]
-    run, *_ = recorded = runs(elements, wanted, block, grid, order)
+    run, *_ = runs = [*record(elements, wanted, call.block, call.grid, order)]
     if len(run.table) > MOST_STEPS:
         raise ValueError(
             f"{kernel} takes more than {MOST_STEPS:,} steps for n={len(array):,} with blocks of "
-            f"{block}, or never ends: use n={max(len(array) // 8, 1):,}, or fewer blocks"
+            f"{call.block}, or never ends: use n={max(len(array) // 8, 1):,}, or fewer blocks"
         )
-    all_steps, (arrays, *_) = zip(
-        *(replay_steps.read(one, array.dtype, sums, input_name) for one in recorded), strict=True
-    )
-    tracer = provenance.Tracer(all_steps, arrays, sums, elements)
-    files = {step.file for step in tracer.steps}
-    made = Replay(
-        kernel, len(array), array.dtype.name, run.launches[0][1] if run.launches else block,
-        name, None if run.fault else value_of(conversion, run.bits),
-        *dtypes.quietly(_sum_of, array, conversion.result, sums, kernel == "exact"), run.fault,
-        tuple(array.tolist()), tuple(run.launches), tuple(arrays),
-        tuple(tracer.steps), tuple(tracer.parts), tracer.unknown,
-        {file: tuple(text) for file, text in texts.items() if file in files},
-    )  # fmt: skip
-    made = replay_steps.at_fault(made, next(iter(texts))) if run.fault else made
-    if not made.steps:
+    steps, arrays, parts, unknown = replay_steps.read(runs, elements, sums, input_name)
+    start = 0
+    if run.fault:
+        start = replay_steps.end_at_fault(steps, arrays, run.fault, next(iter(texts)))
+    if not steps:
         raise ValueError(f"{kernel} has no step to show: {run.fault or 'it does nothing'}")
-    return made
+    files = {step.file for step in steps}
+    value = None if run.fault else value_of(conversion, run.bits)
+    is_exact = kernel == "exact"
+    right, bound = dtypes.quietly(_sum_of, array, conversion.result, sums, is_exact)
+    return Replay(
+        kernel, len(array), array.dtype.name, run.launches[0][1], name, value, right, bound,
+        run.fault, tuple(array.tolist()), tuple(run.launches), tuple(arrays), tuple(steps),
+        tuple(parts), unknown, {file: tuple(texts[file]) for file in texts if file in files}, start,
+    )  # fmt: skip
 
 
-def _elements(n: int | None, dtype: npt.DTypeLike, values: Any) -> _Array:
-    wanted = dtypes.named(dtype)
-    if values is None:
-        count = _checked(whole("n", 256 if n is None else n, 1, 2**63))
+def _elements(call: Call) -> Array:
+    wanted = dtypes.named(call.dtype)
+    if call.values is None:
+        count = _checked(whole("n", 256 if call.n is None else call.n, 1, 2**63))
         return (1 + np.arange(count) % 9).astype(wanted)
-    array = arrays.as_array(values)
-    if n is not None:
+    array = arrays.as_array(call.values)
+    if call.n is not None:
         raise ValueError("values set the number of elements: leave n out")
     if array.ndim != 1 or not array.size:
-        raise ValueError(f"values must be a list of numbers, not {shown(values)}")
+        raise ValueError(f"values must be a list of numbers, not {shown(call.values)}")
     _checked(array.size)
     if array.dtype.kind not in "biuf" and array.dtype != wanted:
         raise TypeError(f"values must be numbers, not {array.dtype}")
@@ -406,7 +402,7 @@ def _checked(n: int) -> int:
 
 
 def _sum_of(
-    array: _Array, result: np.dtype[Any], acc: np.dtype[Any], is_exact: bool
+    array: Array, result: np.dtype[Any], acc: np.dtype[Any], is_exact: bool
 ) -> tuple[Any, float]:
     """The right sum, and how far other orders of additions may be from it.
 
@@ -418,6 +414,6 @@ def _sum_of(
     total = exact.new(array.dtype)
     exact.feed(total, array)
     size = float(np.sum(np.abs(array.astype(np.float64))))
-    rounded = 2.0 ** (1 - replay_steps.precision(result)) * size
+    rounded = 2.0 ** (1 - provenance.precision(result)) * size
     bound = bounds.in_any_order(len(array), acc.name, size) + rounded
     return exact.value(total, result), 0.0 if is_exact or not math.isfinite(size) else bound

@@ -1,21 +1,22 @@
-"""The steps of a replay, as plain data: recorded on the traced emulator, and read from there."""
+"""The steps of a replay: recorded on the traced emulator, and read from there."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
-from typing import Any, TypeVar
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gpureduce import _emulator_traced as traced
-from gpureduce.core import dtypes, exact, registry, running_on_device
-from gpureduce.core.plan import Plan
+from gpureduce.core import dtypes, registry, running_on_device
+from gpureduce.core.dtypes import Array
+from gpureduce.core.plan import Plan, launch_of
 from gpureduce.core.schedule import Schedule
 from gpureduce.emulator.counts import NAMES
-from gpureduce.errors import CudaError
+from gpureduce.emulator.provenance import Parts, Tracer
 
 MOST_STEPS = traced.recorder_limits()[2]
 MOST_N = 2**14
@@ -27,31 +28,25 @@ _FAULT = re.compile(
 )
 _GAP = 2**32  # bytes, between arrays in global memory
 
-_Array = np.ndarray[Any, np.dtype[Any]]
+_DType = np.dtype[Any]
 _LANE = [
     ("address", "u8"), ("offset", "i8"), ("value", "u8", 2), ("result", "u8"),
     ("array", "u4"), ("owner", "u4"),
 ]  # fmt: skip
-_HEAD = ("launch", "block", "warp", "kind", "mask", "bytes", "place")
+_HEAD = ["launch", "block", "warp", "kind", "mask", "bytes", "place"]
 _STEP = np.dtype(
     [*((name, "u4") for name in _HEAD), ("counts", "u4", len(NAMES)), ("lane", _LANE, 32)],
     align=True,
 )
 
 
-@dataclass(frozen=True)
-class Recording:
-    """One run of a kernel on the traced emulator, as the C side gives it: see steps.h.
+class Recording(NamedTuple):
+    """One run of a kernel on the traced emulator, as the C side gives it: see steps.h."""
 
-    `fault` is empty if no launch failed. `bits` is the accumulator. `table` has a step more than
-    MOST_STEPS if the kernel makes more.
-    """
-
-    bits: bytes
-    fault: str
-    table: _Array
-    kinds: list[str]
-    places: list[tuple[str | None, int]]
+    bits: bytes  # the accumulator
+    fault: str  # empty if no launch failed
+    table: Array  # the steps; one more than MOST_STEPS if the kernel makes more
+    places: list[tuple[str, str | None, int]]  # the kind of each step, its file and line
     arrays: list[tuple[str | None, int, int, int, int, int, int]]
     launches: list[tuple[int, int]]
 
@@ -61,7 +56,7 @@ class Memory:
     """An array that a kernel accesses, in global or in shared memory.
 
     `base` tells arrays of global memory apart, and is no address: two names of one array in two
-    launches have the same one. `dtype` is that of an element.
+    launches have the same one. `dtype` is that of an element, and `element` its bytes.
     """
 
     name: str
@@ -70,11 +65,7 @@ class Memory:
     base: int
     count: int
     dtype: str
-
-    @cached_property
-    def element(self) -> int:
-        """The bytes of an element."""
-        return dtypes.named(self.dtype).itemsize
+    element: int
 
 
 @dataclass(frozen=True)
@@ -108,81 +99,6 @@ class Step:
         """Whether its counts are of an instruction to which other lanes have come before."""
         lanes = sum(count for name, count in self.counts.items() if name.endswith("_lanes"))
         return lanes > len(self.lanes)
-
-
-BEFORE, CONSTANT = "what was in memory before", "a constant"
-
-
-@dataclass(frozen=True)
-class Parts:
-    """The elements of a sum, as bits: all of them, and those that are in it twice or more.
-
-    `foreign` tells what else is in it. `total`, `size` and `terms` are the sum of the elements, of
-    their magnitudes, and their number, with repetitions.
-    """
-
-    once: int = 0
-    twice: int = 0
-    foreign: str = ""
-    total: float = field(default=0, compare=False)
-    size: float = field(default=0, compare=False)
-    terms: int = field(default=0, compare=False)
-
-    def __add__(self, other: Parts) -> Parts:
-        return Parts(
-            self.once | other.once, self.twice | other.twice | (self.once & other.once),
-            self.foreign or other.foreign, self.total + other.total, self.size + other.size,
-            self.terms + other.terms,
-        )  # fmt: skip
-
-    def is_sum(self, number: Any, dtype: np.dtype[Any]) -> bool:
-        """Whether a number is the sum: modulo its width, or within the error bound of floats."""
-        if dtype.kind in "iub":
-            return bool((number - self.total) % 2 ** (8 * dtype.itemsize) == 0)
-        bound = self.terms * 2.0 ** (1 - precision(dtype)) * self.size
-        is_same = number == self.total or (number != number and self.total != self.total)
-        return is_same or abs(number - self.total) <= bound
-
-    def __hash__(self) -> int:
-        """Python's hash of integers has few values for powers of two."""
-        return hash((self.once.bit_length(), self.once % 1000003, self.twice % 1000003))
-
-    def __len__(self) -> int:
-        return self.once.bit_count()
-
-    def runs(self) -> list[tuple[int, int, int]]:
-        """The elements as (first, step, count)."""
-        return _runs(self.once)
-
-    def repeated(self) -> list[tuple[int, int, int]]:
-        """The elements that are in the sum more than once."""
-        return _runs(self.twice)
-
-
-NOTHING = Parts()
-
-
-@lru_cache
-def precision(dtype: np.dtype[Any]) -> int:
-    """Integers up to 2 to this power are exact."""
-    return exact.FORMATS.get(dtype.name, (8 * dtype.itemsize - (dtype.kind == "i"), 0))[0]
-
-
-def _runs(bits: int) -> list[tuple[int, int, int]]:
-    digits = np.frombuffer(bits.to_bytes(bits.bit_length() // 8 + 1, "little"), np.uint8)
-    places = np.flatnonzero(np.unpackbits(digits, bitorder="little")).tolist()
-    runs: list[tuple[int, int, int]] = []
-    at, count = 0, len(places)
-    while at < count:
-        step = places[at + 1] - places[at] if at + 1 < count else 1
-        end = at + 1
-        while end < count and places[end] - places[end - 1] == step:
-            end += 1
-        if end - at == 2 and step > 1:  # the second may begin a longer run
-            step, end = 1, at + 1
-        runs.append((places[at], step, end - at))
-        at = end
-    return runs
 
 
 @dataclass(frozen=True)
@@ -224,93 +140,83 @@ class ReplayData:
         return bool(is_same or (self.bound and abs(float(value) - float(expected)) <= self.bound))
 
 
-Shown = TypeVar("Shown", bound=ReplayData)
-
-
 def accesses(
-    shown: ReplayData, block: int, thread: int, line: int, address: str, kind: str = ""
-) -> Iterator[int]:
-    """The steps in which a thread accesses an element, such as ``"shared[12]"``."""
-    warp, lane = divmod(thread, 32)
-    for number, step in enumerate(shown.steps):
+    steps: Sequence[Step], arrays: Sequence[Memory], thread: tuple[int, int], line: int,
+    address: str, kind: str = "",
+) -> Iterator[int]:  # fmt: skip
+    """The steps in which a thread of a block accesses an element, such as ``"shared[12]"``."""
+    block, (warp, lane) = thread[0], divmod(thread[1], 32)
+    for number, step in enumerate(steps):
         is_own = (step.block, step.warp, step.line) == (block, warp, line)
         is_own = is_own and _KINDS.get(kind, step.kind) == step.kind
         if is_own and lane in step.lanes and step.offsets:
-            array = shown.arrays[step.array or 0]
+            array = arrays[step.array or 0]
             index = step.offsets[step.lanes.index(lane)] // array.element
             if address == (array.name if array.count == 1 else f"{array.name}[{index}]"):
                 yield number
 
 
-def at_fault(shown: Shown, file: str) -> Shown:
-    """The replay that ends at the failing step, and opens there.
+def end_at_fault(steps: list[Step], arrays: Sequence[Memory], fault: str, file: str) -> int:
+    """Removes the steps behind the failing one, and returns its number.
 
     The emulator checks an index of a static array before the access: that one is added here. A
     fault before all accesses is shown as the end of its lane.
     """
-    found = _FAULT.match(shown.fault)
-    last = max((i for i, step in enumerate(shown.steps) if step.kind != "end"), default=-1)
-    shown = replace(shown, steps=shown.steps[: last + 1], start=last)
-    if not found:
-        return shown
+    while steps and steps[-1].kind == "end":
+        steps.pop()
+    if not (found := _FAULT.match(fault)):
+        return len(steps) - 1
     *places, verb, name, index = found.groups()
     line, thread, block = (int(place or 0) for place in places)
-    known = [*accesses(shown, block, thread, line, f"{name}[{index}]")]
-    shared = [i for i, one in enumerate(shown.arrays) if (one.name, one.space) == (name, "shared")]
-    if known or (shown.steps and not shared):
-        return replace(shown, start=max(known, default=last))
-    step = Step(len(shown.launches) - 1, block, thread // 32, "end", file, line, (thread % 32,))
+    known = [*accesses(steps, arrays, (block, thread), line, f"{name}[{index}]")]
+    shared = [i for i, one in enumerate(arrays) if (one.name, one.space) == (name, "shared")]
+    if known or (steps and not shared):
+        return max(known, default=len(steps) - 1)
+    kind, access = "end", dict[str, Any]()
     if shared:
-        size = shown.arrays[shared[-1]].element
-        step = replace(
-            step, kind=_KINDS[verb], array=shared[-1], offsets=(int(index) * size,), bytes=size,
-            values=("?",), parts=(None,),
-        )  # fmt: skip
-    return replace(shown, steps=(*shown.steps, step), start=last + 1)
+        kind, size = _KINDS[verb], arrays[shared[-1]].element
+        access = {"array": shared[-1], "offsets": (int(index) * size,), "bytes": size,
+                  "values": ("?",), "parts": (None,)}  # fmt: skip
+    steps.append(Step(0, block, thread // 32, kind, file, line, (thread % 32,), **access))
+    return len(steps) - 1
 
 
 def record(
-    strategy: registry.Strategy, array: _Array, wanted: Any, block: int, grid: int,
+    strategy: registry.Strategy, arrays: Sequence[Array], wanted: Any, block: int, grid: int,
     schedule: Schedule,
-) -> Recording:  # fmt: skip
-    """Runs a sum once and keeps its steps."""
-    finish = strategy.finishes[0] if len(strategy.finishes) == 1 else None
-    plan = Plan(
-        strategy, dtypes.convert_for(array.dtype, wanted, strategy.pair), block, grid, finish
-    )
-    kept: list[Any] = []
-    bits, fault = b"", ""
-    traced.free_scratch()  # another run may have left a ticket drawn
-    try:
-        bits = running_on_device.last_sum(traced, "replay", plan, array, schedule, kept)
-    except CudaError as error:
-        fault = str(error)
-    except MemoryError:
-        if not kept or len(kept[0][0]) <= MOST_STEPS * _STEP.itemsize:
-            raise
-    finally:
-        traced.free_scratch()
-    steps, kinds, places, arrays, launches = kept[0]
-    table, pairs = np.frombuffer(steps, _STEP), np.frombuffer(launches, "u4").reshape(-1, 2)
-    return Recording(bits, fault, table, kinds, places, arrays, [(a, b) for a, b in pairs.tolist()])
+) -> Iterator[Recording]:  # fmt: skip
+    """Runs a sum of each array and keeps its steps. Stops after a sum with too many steps."""
+    conversion = dtypes.convert_for(arrays[0].dtype, wanted, strategy.pair)
+    plan = Plan(strategy, conversion, *launch_of(strategy, block, grid or None, None))
+    for array in arrays:
+        kept, bits, fault = list[Any](), b"", ""
+        try:
+            bits, fault = running_on_device.last_sum(traced, "replay", plan, array, schedule, kept)
+        except MemoryError:
+            if not kept or len(kept[0][0]) <= MOST_STEPS * _STEP.itemsize:
+                raise
+        steps, places, memory, launches = kept[0]
+        table, sizes = np.frombuffer(steps, _STEP), np.frombuffer(launches, "u4, u4").tolist()
+        yield Recording(bits, fault, table, places, memory, sizes)
+        if len(table) > MOST_STEPS:
+            return
 
 
 def read(
-    run: Recording, elements: np.dtype[Any], sums: np.dtype[Any], input_name: str
-) -> tuple[list[Step], list[Memory]]:
-    """The steps of a run, without what the values contain, and the arrays that it accesses."""
-    by_row = _memories(run, elements, sums, input_name)
-    arrays, index = [*by_row.values()], {row: i for i, row in enumerate(by_row)}
-    table, found = run.table, []
-    heads = (table[name].tolist() for name in _HEAD)
-    for i, (launch, block, warp, kind_number, mask, size, at) in enumerate(
-        zip(*heads, strict=True)
-    ):
-        kind, lanes = run.kinds[kind_number], _lanes(mask)
-        file, line = run.places[at]
-        mine, counts = table["lane"][i, list(lanes)], table["counts"][i]
-        more: dict[str, Any] = {}
-        array: Memory | None = None
+    runs: Sequence[Recording], elements: Sequence[Array], sums: _DType, input_name: str
+) -> tuple[list[Step], list[Memory], list[Parts], int | None]:
+    """The steps of the first run, the arrays, and the sets of elements that values contain.
+
+    The sets come from the other runs, which have other elements, up to the first step that differs.
+    The last result is the first step that passes on a value whose elements are not known.
+    """
+    shown, tracer, alike = runs[0], Tracer(elements), _alike([run.table for run in runs])
+    by_row = _memories(shown, elements[0].dtype, sums, input_name)
+    index, steps = {row: i for i, row in enumerate(by_row)}, []
+    for i, (launch, block, warp, _, mask, size, _) in enumerate(shown.table[_HEAD].tolist()):
+        lanes, (kind, file, line) = _lanes(mask), shown.places[i]
+        every = [run.table["lane"][i, list(lanes)] for run in (runs if i < alike else runs[:1])]
+        mine, array, more = every[0], None, dict[str, Any]()
         if lanes and kind in (*ACCESSES, "copy"):
             rows, owner = mine["array"].tolist(), tuple(mine["owner"].tolist())
             array = by_row[rows[0]]
@@ -320,28 +226,42 @@ def read(
                 "offsets": tuple([at + by_row[row].base - array.base for at, row in offsets]),
                 "owner": owner if array.space == "shared" and set(owner) != {block} else (),
             }  # fmt: skip
-        is_collective = kind.startswith("__") and kind not in (*BARRIERS, "__syncwarp")
-        if kind in ACCESSES or is_collective:
-            dtype = _dtype_of(kind, size, array, sums.name)
-            size = size or dtypes.named(dtype).itemsize
-            more["values"] = _numbers(mine["value"], size, dtype)
+        if kind in ACCESSES or (kind.startswith("__") and kind not in (*BARRIERS, "__syncwarp")):
+            dtype = _dtype_of(kind, size, array, sums)
+            values, results = (
+                _numbers(np.stack([one[name] for one in every]), size or dtype.itemsize, dtype)
+                for name in ("value", "result")
+            )
+            more["values"] = _by_lane(values[0])
             if kind not in ("load", "store"):
-                more["results"] = _numbers(mine["result"], size, dtype)
+                more["results"] = _by_lane(results[0])
             if kind.startswith("__shfl"):
                 more["sources"] = tuple(mine["value"][:, 1].tolist())
+            if i < alike:
+                threads = [(launch, block, warp, lane) for lane in lanes]
+                more |= tracer.follow(i, kind, threads, values, results)
         elif kind == "copy":
             offset, row = mine["value"][0].tolist()
             more["sources"] = offset, index[row]
-        counted = {NAMES[c]: int(counts[c]) for c in np.flatnonzero(counts)}
-        found.append(
-            Step(launch, block, warp, kind, file or "", line, lanes, counts=counted, **more)
-        )
-    return found, arrays
+        counts = zip(NAMES, shown.table["counts"][i].tolist(), strict=True)
+        more["counts"] = {name: count for name, count in counts if count}
+        steps.append(Step(launch, block, warp, kind, file or "", line, lanes, **more))
+    unknown = min([*tracer.unknown, alike])
+    return steps, [*by_row.values()], [*tracer.parts], unknown if unknown < len(steps) else None
 
 
-def _memories(
-    run: Recording, elements: np.dtype[Any], sums: np.dtype[Any], input_name: str
-) -> dict[int, Memory]:
+def _alike(tables: Sequence[Array]) -> int:
+    """How many steps of all runs are the same, but for the values; 0 if there is one run only."""
+    first, *others = (table[: min(map(len, tables))] for table in tables)
+    same = np.full(len(first) + 1, bool(others))
+    same[-1] = False
+    for one in others:
+        at = (one["lane"]["offset"] == first["lane"]["offset"]).all(axis=1)
+        same[:-1] &= at & (one[_HEAD] == first[_HEAD])
+    return int(np.argmin(same))
+
+
+def _memories(run: Recording, elements: _DType, sums: _DType, input_name: str) -> dict[int, Memory]:
     """The arrays by row of the recording, with bases that are the same in each run."""
     used = {*np.unique(run.table["lane"]["array"]).tolist()}
     found: dict[int, Memory] = {}
@@ -352,12 +272,12 @@ def _memories(
         own = elements if name == input_name and launch == 0 else sums
         # also vectors and structures of sums, and a sum with its mark
         is_own = element % own.itemsize == 0 and name != "ticket"
-        kind = own.name if is_own else _bits_of(element)
+        dtype = own if is_own else _bits_of(element)
         if not is_shared:  # `address`: of the allocation
             base += seen.setdefault(address, len(seen)) * _GAP + _GAP // 2 - address
-        count = max(size // dtypes.named(kind).itemsize, 1)
-        space = "shared" if is_shared else "global"
-        found[row] = Memory(name or "shared", space, launch, base, count, kind)
+        space, count = "shared" if is_shared else "global", max(size // dtype.itemsize, 1)
+        kind = dtype.name, dtype.itemsize
+        found[row] = Memory(name or "shared", space, launch, base, count, *kind)
     return found
 
 
@@ -366,19 +286,23 @@ def _lanes(mask: int) -> tuple[int, ...]:
     return tuple(lane for lane in range(32) if mask >> lane & 1)
 
 
-def _dtype_of(kind: str, size: int, array: Memory | None, sums: str) -> str:
+def _dtype_of(kind: str, size: int, array: Memory | None, sums: _DType) -> _DType:
     """The dtype of a step's values: that of the array, unless the access has another size."""
     if array is None:
-        return "uint32" if kind in ("__ballot_sync", "__match_any_sync") else sums
-    return array.dtype if size % array.element == 0 else _bits_of(size)
+        return np.dtype("u4") if kind in ("__ballot_sync", "__match_any_sync") else sums
+    return dtypes.named(array.dtype) if size % array.element == 0 else _bits_of(size)
 
 
-def _bits_of(size: int) -> str:
-    return f"uint{8 * size}" if size in (1, 2, 4, 8) else "uint8"
+def _bits_of(size: int) -> _DType:
+    return np.dtype(f"u{size}" if size in (1, 2, 4, 8) else "u1")
 
 
-def _numbers(raw: _Array, size: int, dtype: str) -> tuple[Any, ...]:
-    """By lane: a number, or a tuple of several."""
-    used = np.ascontiguousarray(raw).view(np.uint8).reshape(len(raw), -1)[:, :size]
-    rows = np.ascontiguousarray(used).view(dtypes.named(dtype)).tolist()
-    return tuple([row[0] if len(row) == 1 else tuple(row) for row in rows])
+def _numbers(raw: Array, size: int, dtype: _DType) -> Array:
+    """The numbers in the first bytes of each lane's value, by run, lane and word."""
+    used = raw.view(np.uint8).reshape(*raw.shape[:2], -1)[..., :size]
+    return np.ascontiguousarray(used).view(dtype)
+
+
+def _by_lane(numbers: Array) -> tuple[Any, ...]:
+    """For each lane a number, or a tuple of several."""
+    return tuple([row[0] if len(row) == 1 else tuple(row) for row in numbers.tolist()])

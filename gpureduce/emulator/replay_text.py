@@ -13,37 +13,31 @@ _VERBS = {"load": "read", "store": "write", "atomic": "update"}
 
 def summary(shown: ReplayData) -> str:
     """What the replay shows, and the sum."""
-    blocks, threads = shown.launches[0] if shown.launches else (0, shown.block)
+    blocks, threads = shown.launches[0]
     head = (
         f"{shown.strategy}: {counted(shown.n, 'element')}, {counted(blocks, 'block')} of "
-        f"{threads} threads, "
-        f"{counted(len(shown.launches), 'launch')}, {counted(len(shown.steps), 'step')}."
+        f"{threads} threads, {counted(len(shown.launches), 'launch')}, "
+        f"{counted(len(shown.steps), 'step')}."
     )
     if shown.fault:
         return f"{head} It failed: {shown.fault}"
+    within = f"{shown.bound:.1g}" if shown.bound else ""
     if not shown.is_right:
-        within = f", within {shown.bound:.1g}," if shown.bound else ""
+        within = within and f", within {within},"
         return f"{head} The sum came out as {shown.value}; {shown.expected}{within} is right."
-    if shown.bound:
-        return (
-            f"{head} The sum is {shown.value}, right within the rounding of floats: at most "
-            f"{shown.bound:.1g} from {shown.expected}."
-        )
-    return f"{head} The sum is {shown.value}, exactly right."
+    if not within:
+        return f"{head} The sum is {shown.value}, exactly right."
+    how = f"right within the rounding of floats: at most {within} from {shown.expected}"
+    return f"{head} The sum is {shown.value}, {how}."
 
 
 def sentence(shown: ReplayData, step: Step) -> str:
     """One step in words."""
-    line = f"Line {step.line}: " if step.line else ""
-    text = f"{_who(shown, step)} {_what(shown, step)}"
-    return f"{line}{text if line else text[0].upper() + text[1:]}."
-
-
-def _who(shown: ReplayData, step: Step) -> str:
     blocks, threads = shown.launches[step.launch]
     warp = f" of warp {step.warp}" if threads > 32 else ""
     block = f" of block {step.block}" if blocks > 1 else ""
-    return f"{_lanes(step.lanes)}{warp}{block}"
+    text = f"{_lanes(step.lanes)}{warp}{block} {_what(shown, step)}."
+    return f"Line {step.line}: {text}" if step.line else text[0].upper() + text[1:]
 
 
 def _what(shown: ReplayData, step: Step) -> str:
@@ -68,20 +62,22 @@ def _received(step: Step) -> str:
     pairs = [*zip(step.lanes, step.sources, strict=False)]
     got = [(lane, source) for lane, source in pairs if lane != source and source in step.lanes]
     absent = [(lane, source) for lane, source in pairs if source not in step.lanes]
-    text = ""
-    if absent:
-        lanes, sources = map(_lanes, zip(*absent, strict=True))
-        read, take = ("reads", "takes") if len(absent) == 1 else ("read", "take")
-        text = f"; {lanes} {read} {sources}, which {take} no part: CUDA leaves the value undefined"
     masks, senders = {lane ^ source for lane, source in got}, {source for _, source in got}
+    text = ""
     if len(senders) == 1 or len({lane - source for lane, source in got}) == 1:
         lanes, sources = map(_lanes, zip(*got, strict=True))
         get, value = "get" + "s" * (len(got) == 1), "value" + "s" * (len(senders) > 1)
-        return f": {lanes} {get} the {value} of {sources}{text}"
-    if len(masks) == 1:
-        return f": lane i gets the value of lane i ^ {masks.pop()}{text}"
-    some = ", ".join(f"lane {lane} gets that of lane {source}" for lane, source in got[:3])
-    return f": {some} and so on{text}" if got else text
+        text = f": {lanes} {get} the {value} of {sources}"
+    elif len(masks) == 1:
+        text = f": lane i gets the value of lane i ^ {masks.pop()}"
+    elif got:
+        some = ", ".join(f"lane {lane} gets that of lane {source}" for lane, source in got[:3])
+        text = f": {some} and so on"
+    if absent:
+        lanes, sources = map(_lanes, zip(*absent, strict=True))
+        read, take = ("reads", "takes") if len(absent) == 1 else ("read", "take")
+        text += f"; {lanes} {read} {sources}, which {take} no part: CUDA leaves the value undefined"
+    return text
 
 
 def _lanes(lanes: Iterable[int]) -> str:

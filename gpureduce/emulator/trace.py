@@ -45,20 +45,10 @@ class Request:
     """One launch of a strategy. With `later`, it adds up block sums of an earlier launch."""
 
     strategy: registry.Strategy
-    load: int
-    acc: int
     n: int
-    block: int
-    grid: int
-    finish: int
+    launch: Launch
     element_bytes: int
     later: bool
-
-    def _arguments(self) -> tuple[int, Launch, bool]:
-        launch = Launch(
-            self.strategy.index, self.load, self.acc, self.block, self.grid, self.finish
-        )
-        return self.n, launch, self.later
 
     def _check_memory(self, block: int, grid: int, team_blocks: int) -> None:
         """Raises if the recorder cannot hold the packed loads of all concurrent warps."""
@@ -74,7 +64,8 @@ class Request:
 
     def count(self, *, sample: bool) -> tuple[KernelCounts, int]:
         """Counts the launch, from samples if they agree; also returns the number of block sums."""
-        plan = traced.plan_pass(*self._arguments())
+        arguments = self.n, self.launch, self.later
+        plan = traced.plan_pass(*arguments)
         block, grid, team_blocks, _ = plan
         teams = grid // team_blocks
         self._check_memory(block, grid, team_blocks)
@@ -83,10 +74,10 @@ class Request:
         if sample and not self.strategy.broken:
             chosen, classes = _choose(self, block, grid, team_blocks, last)
             if len(chosen) < teams:
-                found = traced.count_pass(*self._arguments(), _packed(chosen))
+                found = traced.count_pass(*arguments, _packed(chosen))
                 if _agree(found[2], classes):
                     return _launch(self.n, plan, len(chosen), found)
-        found = traced.count_pass(*self._arguments(), _packed([(0, teams, 1, 0)]))
+        found = traced.count_pass(*arguments, _packed([(0, teams, 1, 0)]))
         return _launch(self.n, plan, teams, found)
 
 

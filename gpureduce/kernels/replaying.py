@@ -9,10 +9,9 @@ import gpureduce
 from gpureduce.core import dtypes, registry
 from gpureduce.core.dtypes import Array
 from gpureduce.core.plan import launch_sizes
-from gpureduce.core.schedule import Schedule
-from gpureduce.emulator import replay_picture
-from gpureduce.emulator.replay import BLOCK, Replay, build
-from gpureduce.emulator.replay_steps import NOTHING, Recording
+from gpureduce.emulator.provenance import NOTHING
+from gpureduce.emulator.replay import BLOCK, Call, Replay, build
+from gpureduce.emulator.replay_steps import Recording
 from gpureduce.kernels import faults, trials
 from gpureduce.kernels.check import subjects_of
 from gpureduce.kernels.kernel import Kernel
@@ -21,32 +20,25 @@ from gpureduce.kernels.verdict import Verdict
 _MOST_N = 4096  # of a failure that is shown
 
 
-def replay(
-    made: Kernel, n: int | None, dtype: Any, block: int | None, grid: int | None,
-    schedule: str | Schedule, values: Any,
-) -> Replay:  # fmt: skip
+def replay(made: Kernel, call: Call) -> Replay:
     """`gpureduce.replay` of a kernel of a user."""
-    elements = dtypes.named(made.dtypes[0] if dtype is None else dtype)
-    block = block or made.domain.condition.usual_block or BLOCK
-    threads, blocks = launch_sizes(block, grid)
-    n = made.usual_size(n, block, 4) if values is None else n
+    elements = dtypes.named(made.dtypes[0] if call.dtype is None else call.dtype)
+    block = call.block or made.domain.condition.usual_block or BLOCK
+    threads, blocks = launch_sizes(block, call.grid)
+    n = made.usual_size(call.n, block, 4) if call.values is None else call.n
 
-    def runs(arrays: list[Array], wanted: Any, *how: Any) -> list[Recording]:
+    def record(arrays: list[Array], wanted: Any, *how: Any) -> list[Recording]:
         made.check_size(arrays[0].size, block)
-        pairs = made.pairs(elements, wanted)
-        found: tuple[Recording, ...] = made.run(
-            "gpureduce.kernels.jobs", "record_all", pairs, arrays, wanted, *how,
-            limits=made.limits.times(len(arrays)), may_be_obsolete=True,
+        found: list[Recording] = made.run(
+            "gpureduce.kernels.jobs", "record_all", made.pairs(elements, wanted), arrays, wanted,
+            *how, limits=made.limits.times(len(arrays)), may_be_obsolete=True,
         )  # fmt: skip
         told = [one.fault and faults.readable(trials.told(one.fault), made.text) for one in found]
-        return [dataclasses.replace(one, fault=why) for one, why in zip(found, told, strict=True)]
+        return [one._replace(fault=why) for one, why in zip(found, told, strict=True)]
 
-    texts = {made.file: made.text.splitlines()}
-    name = made.signature.named("in") or "in"
-    return build(
-        made.name, n, elements, threads, blocks, schedule, values, runs, name, texts,
-        made.pair,
-    )  # fmt: skip
+    call = call._replace(n=n, dtype=elements, block=threads, grid=blocks)
+    name, texts = made.signature.named("in") or "in", {made.file: made.text.splitlines()}
+    return build(made.name, call, record, texts, name, made.pair)
 
 
 def failing(made: Kernel, verdict: Verdict) -> Replay:
@@ -57,14 +49,14 @@ def failing(made: Kernel, verdict: Verdict) -> Replay:
     if failure:
         case = failure.case
         order = case.order if case.order != trials.ON_CARD else "lockstep"
-        how = case.dtype, case.block, case.grid or None, order
-        shown = replay(made, case.n, *how, None)
+        call = Call(case.n, case.dtype, case.block, case.grid or None, order)
+        shown = replay(made, call)
         if shown.is_right:
-            shown = replay(made, None, *how, _numbers(made, case))
+            shown = replay(made, call._replace(n=None, values=_numbers(made, case)))
     elif verdict.races and verdict.races.races:
         return gpureduce.replay(made, race=verdict.races.races[0])
     else:
-        shown = replay(made, None, verdict.dtypes[0], None, None, "lockstep", None)
+        shown = replay(made, Call(dtype=verdict.dtypes[0]))
     return dataclasses.replace(shown, start=_first_wrong(shown))
 
 
@@ -84,14 +76,13 @@ def _first_wrong(shown: Replay) -> int:
     stores = [i for i, step in enumerate(shown.steps) if step.kind in ("store", "atomic")]
     if shown.fault or shown.is_right or not stores:
         return shown.start
-    sums = shown.arrays[shown.steps[stores[-1]].array or 0]
-    words = replay_picture.held(shown, len(shown.steps) - 1)[1]
-    inside = range(sums.base, sums.base + sums.count * sums.element)
-    numbers = {part for (_, owner, byte), (_, part) in words.items()
-               if owner == -1 and byte in inside}  # fmt: skip
-    if None in numbers and shown.unknown is not None:
+    sums: dict[int, int | None] = {}  # by place in the array of the last store: the parts
+    for step in (shown.steps[i] for i in stores):
+        if step.array == shown.steps[stores[-1]].array:
+            sums |= zip(step.offsets, step.result_parts or step.parts, strict=False)
+    if None in sums.values() and shown.unknown is not None:
         return shown.unknown
-    total = sum((shown.parts[one] for one in numbers if one is not None), NOTHING)
+    total = sum((shown.parts[one] for one in {*sums.values()} if one is not None), NOTHING)
     held = [(i, shown.parts[one]) for i, step in enumerate(shown.steps)
             for one in (*step.parts, *step.result_parts) if one is not None]  # fmt: skip
     lost, at = (1 << shown.n) - 1 & ~total.once, stores[-1]

@@ -15,7 +15,8 @@ from gpureduce.core import registry
 from gpureduce.core.dtypes import convert
 from gpureduce.core.plan import Launch
 from gpureduce.emulator import trace
-from gpureduce.emulator.explain import COUNTERS, explain
+from gpureduce.emulator.counts import COUNTERS
+from gpureduce.emulator.explain import explain
 
 TREES = [
     "global_tree", "interleaved_mod", "interleaved_idx", "sequential", "unroll_tail", "unroll_warp",

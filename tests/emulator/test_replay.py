@@ -417,6 +417,7 @@ def test_a_fault_before_the_access_is_the_last_step(code: str, line: str):
     assert shown.fault.startswith("line 5: thread") and shown.start == len(shown.steps) - 1
     assert shown.sentences[-1] == line
     assert {step.line for step in shown.steps} <= {0, 5, 6}  # no lines of the emulator's own
+    assert {step.file for step in shown.steps if step.file} == {*shown.texts}  # the page shows it
     assert json.loads(shown.to_json())["steps"][-1].get("values", ["?"]) == ["?"]
 
 

@@ -308,12 +308,12 @@ static PyObject *py_counted(PyObject *self, PyObject *args)
     return NULL;
 }
 
-static PyObject *place_row(const void *recorder, size_t i)
+static PyObject *place_row(const void *recorder, size_t step)
 {
     const char *file;
     int line;
-    gr_recorded_place(recorder, i, &file, &line);
-    return Py_BuildValue("zi", file, line);
+    const char *kind = gr_recorded_step(recorder, step, &file, &line);
+    return Py_BuildValue("szi", kind, file, line);
 }
 
 static PyObject *array_row(const void *arrays, size_t i)
@@ -322,11 +322,6 @@ static PyObject *array_row(const void *arrays, size_t i)
     return Py_BuildValue("zIiKKKI", array->name, array->launch, array->is_shared,
                          (unsigned long long)array->first, (unsigned long long)array->bytes,
                          (unsigned long long)array->allocation, array->element);
-}
-
-static PyObject *step_name(const void *Py_UNUSED(context), size_t i)
-{
-    return PyUnicode_FromString(gr_step_name((unsigned)i));
 }
 
 static int start_replay(gr_recorder **recorder)
@@ -340,13 +335,12 @@ static PyObject *stop_replay(gr_recorder *recorder)
 {
     gr_record(NULL);
     gr_kept_steps kept = gr_recorded_replay(recorder);
-    PyObject *found = Py_BuildValue("y#NNNy#", kept.step_count ? (const char *)kept.steps : "",
+    PyObject *found = Py_BuildValue("y#NNy#", kept.step_count ? (const char *)kept.steps : "",
                                     (Py_ssize_t)(kept.step_count * sizeof *kept.steps),
-                                    list_of(GR_STEP_KINDS, step_name, NULL),
-                                    list_of(kept.place_count, place_row, recorder),
+                                    list_of(kept.step_count, place_row, recorder),
                                     list_of(kept.array_count, array_row, kept.arrays),
                                     kept.launch_count ? (const char *)kept.launches : "",
-                                    (Py_ssize_t)(kept.launch_count * sizeof *kept.launches * 2));
+                                    (Py_ssize_t)(kept.launch_count * sizeof *kept.launches));
     gr_recorder_free(recorder);
     return found;
 }
@@ -375,9 +369,9 @@ PyMethodDef gr_trace_methods[] = {
      "them."},
     {"replay", py_replay, METH_VARARGS,
      "replay(..., kept)\n--\n\n"
-     "As sum() or run(). Appends to a list, also where the sum fails: the steps as bytes, the "
-     "names of their kinds, the places (file, line), the arrays (name, launch, in shared memory, "
-     "first, bytes, address, bytes of an element), the launches as bytes (grid, block)."},
+     "As sum() or run(). Appends to a list, also where the sum fails: the steps as bytes, what and "
+     "where each is (kind, file, line), the arrays (name, launch, in shared memory, first, bytes, "
+     "address, bytes of an element), the launches as bytes (grid, block)."},
     {"shared_wavefronts", py_shared_wavefronts, METH_VARARGS,
      "shared_wavefronts(offsets, mask, size, store)\n--\n\n"
      "Wavefronts of one warp instruction on shared memory, and how few they could be."},

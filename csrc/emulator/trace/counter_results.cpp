@@ -1,6 +1,7 @@
 /* The results of a recorder: counts by source line and by step, sorted. */
 #ifdef GR_EMULATOR_TRACED
 
+#include "emulator/runtime/fault.h"
 #include "emulator/trace/recorder.h"
 
 #include <algorithm>
@@ -107,9 +108,13 @@ int gr_recorded(gr_recorder *recorder)
     return !recorder->failed;
 }
 
-void gr_recorded_place(const gr_recorder *recorder, size_t place, const char **file, int *line)
+const char *gr_recorded_step(const gr_recorder *recorder, size_t number, const char **file,
+                             int *line)
 {
-    find_line(recorder->places[place].place, file, line);
+    static const char *const names[] = {"load", "store", "atomic", "fence", "copy", "end"};
+    const gr_step *step = &recorder->replay->steps[number];
+    find_line(recorder->places[step->place].place, file, line);
+    return step->kind < MEETING ? names[step->kind] : name_wait(step->kind - MEETING);
 }
 
 size_t gr_recorded_lines(const gr_recorder *recorder, const gr_counted_line **lines)

@@ -180,10 +180,10 @@ void count_copy(Worker *w, const void *shared, const void *global, size_t bytes,
 {
     gr_recorder *r = w->recorder;
     with_memory(w, r, [&] {
-        unsigned number = place_number(r, site(file, line, MEETING));
+        unsigned number = place_number(r, site(file, line, COPY));
         settle(w);
         const Warp *warp = w->lane->warp;
-        uint32_t step = keep_step(r, warp, GR_STEP_COPY, number, bytes, 1u << w->lane->index);
+        uint32_t step = keep_step(r, warp, COPY, number, bytes, 1u << w->lane->index);
         if (r->replay)
             keep_copy(w, step, (uintptr_t)shared, (uintptr_t)global);
         Count count = count_at(r, number, &r->warps[warp->index], step);
@@ -206,7 +206,7 @@ void count_barrier(Worker *w, const Barrier *barrier, gr_scope scope)
             const Lane *lane = lane_of(w, warp, (unsigned)__builtin_ctz(warp->at[scope]));
             unsigned number = place_number(r, site(lane->file, lane->line, MEETING));
             uint32_t step =
-                keep_step(r, warp, GR_STEP_WAIT + WAIT_BARRIER + scope, number, 0, warp->at[scope]);
+                keep_step(r, warp, MEETING + WAIT_BARRIER + scope, number, 0, warp->at[scope]);
             Count count = count_at(r, number, &r->warps[warp->index], step);
             if (!counted)
                 count.add(counters[scope], 1);
@@ -237,7 +237,7 @@ void count_meeting(Worker *w, Warp *warp, const Meeting *meeting)
         unsigned number = place_number(r, site(lane->file, lane->line, MEETING));
         unsigned counter = counter_of(meeting->op);
         bool begins = meeting->op != GR_SYNCWARP;
-        uint32_t step = keep_step(r, warp, GR_STEP_WAIT + meeting->op, number, 0, meeting->arrived);
+        uint32_t step = keep_step(r, warp, MEETING + meeting->op, number, 0, meeting->arrived);
         if (r->replay)
             keep_meeting(r, step, warp, meeting);
         if (!begins)

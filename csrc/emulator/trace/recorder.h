@@ -2,6 +2,7 @@
  * plain build these functions are empty. */
 #pragma once
 
+#include <array>
 #include <map>
 #include <memory>
 #include <unordered_map>
@@ -16,8 +17,10 @@
 namespace gr
 {
 
-/* The operation at a place in the code. */
-enum Deed : uint8_t { LOAD, STORE, UPDATE, FENCE, MEETING, END };
+/* The operation at a place in the code, and the kind of a step. COPY: a bulk copy to shared memory.
+ * END: lanes return from the kernel. MEETING: a barrier or a collective, whose steps are of the
+ * kind MEETING + Lane::waits. */
+enum Deed : uint8_t { LOAD, STORE, UPDATE, FENCE, COPY, END, MEETING };
 
 struct Place {
     uintptr_t at; /* a return address, or the name of a file */
@@ -82,11 +85,7 @@ struct StepRecord {
 struct Replay {
     std::vector<gr_step> steps;
     std::vector<gr_memory> arrays;
-    std::vector<uint32_t> launches; /* as in gr_kept_steps */
-    uint32_t launch_count() const
-    {
-        return (uint32_t)launches.size() / 2;
-    }
+    std::vector<std::array<uint32_t, 2>> launches; /* as in gr_kept_steps */
     /* step and lane of a store or an atomic that is about to be made, in pieces */
     std::vector<std::pair<uint32_t, unsigned>> pending;
 };

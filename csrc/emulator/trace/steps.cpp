@@ -6,33 +6,25 @@
 #include <algorithm>
 #include <new>
 
-#include "emulator/runtime/fault.h"
 #include "emulator/runtime/shared_memory.h"
 #include "emulator/trace/recorder.h"
 
 namespace gr
 {
 
-static_assert((int)LOAD == GR_STEP_LOAD && (int)STORE == GR_STEP_STORE &&
-                  (int)UPDATE == GR_STEP_ATOMIC && (int)FENCE == GR_STEP_FENCE &&
-                  (int)END == GR_STEP_END,
-              "a place's deed is the kind of its steps");
-static_assert((int)GR_STEP_KINDS == GR_STEP_WAIT + (int)WAIT_COPY, "as steps.h says");
-
 void keep_launch(Replay *replay, const Launch *launch, const Worker *w)
 {
     const dim3 &grid = launch->grid, &block = launch->shape.block;
-    for (const gr_memory &one : named_memory(launch, w->shape, replay->launch_count()))
+    for (const gr_memory &one : named_memory(launch, w->shape, (uint32_t)replay->launches.size()))
         replay->arrays.push_back(one);
-    replay->launches.push_back(grid.x * grid.y * grid.z);
-    replay->launches.push_back(block.x * block.y * block.z);
+    replay->launches.push_back({grid.x * grid.y * grid.z, block.x * block.y * block.z});
 }
 
 /* Names the memory of a lane's access. Memory without a name grows with its accesses. */
 static void find_array(Worker *w, gr_step_lane *lane, uintptr_t address, size_t bytes)
 {
     Replay *replay = w->recorder->replay.get();
-    uint32_t launch = replay->launch_count() - 1;
+    uint32_t launch = (uint32_t)replay->launches.size() - 1;
     MemoryPlace place = memory_place(w, address);
     gr_memory *found = find_memory(replay->arrays, launch, place);
     if (!found) {
@@ -57,15 +49,10 @@ uint32_t keep_step(gr_recorder *r, const Warp *warp, unsigned kind, uint32_t pla
         return 0;
     if (replay->steps.size() > GR_MOST_STEPS)
         throw std::bad_alloc();
-    replay->steps.push_back({});
-    gr_step *step = &replay->steps.back();
-    step->launch = replay->launch_count() - 1;
-    step->block = warp->block->rank;
-    step->warp = warp->index % warp->block->own.warp_count;
-    step->kind = kind;
-    step->mask = lanes;
-    step->bytes = (uint32_t)bytes;
-    step->place = place;
+    uint32_t launch = (uint32_t)replay->launches.size() - 1;
+    uint32_t own = warp->index % warp->block->own.warp_count;
+    replay->steps.push_back(
+        {launch, warp->block->rank, own, kind, lanes, (uint32_t)bytes, place, {}, {}});
     return (uint32_t)replay->steps.size() - 1;
 }
 
@@ -74,9 +61,8 @@ uint32_t keep_step(gr_recorder *r, const Warp *warp, unsigned kind, uint32_t pla
 static bool depends(const gr_step *step, uint32_t lanes, unsigned kind, uintptr_t address,
                     size_t bytes)
 {
-    if (step->kind > GR_STEP_ATOMIC || kind > GR_STEP_ATOMIC ||
-        (step->kind == GR_STEP_LOAD && kind == GR_STEP_LOAD))
-        return step->kind == GR_STEP_COPY;
+    if (step->kind > UPDATE || kind > UPDATE || (step->kind == LOAD && kind == LOAD))
+        return step->kind == COPY;
     for (; lanes; lanes &= lanes - 1) {
         uintptr_t at = step->lane[__builtin_ctz(lanes)].address;
         if (at < address + bytes && address < at + step->bytes)
@@ -132,10 +118,9 @@ void settle(Worker *w)
         if (w->faulted && !in_shared(w, lane->address) &&
             !device_range(reinterpret_cast<const void *>(lane->address), &first))
             continue; /* this access may have caused the fault */
-        if (step->kind == GR_STEP_ATOMIC)
-            read_bytes(&lane->result, lane->address, std::min<size_t>(step->bytes, 8));
-        else
-            read_bytes(lane->value, lane->address, step->bytes);
+        bool is_atomic = step->kind == UPDATE;
+        read_bytes(is_atomic ? &lane->result : lane->value, lane->address,
+                   is_atomic ? std::min(step->bytes, 8u) : step->bytes);
     }
     replay->pending.clear();
 }
@@ -164,20 +149,12 @@ void keep_meeting(gr_recorder *r, uint32_t number, const Warp *warp, const Meeti
 
 } // namespace gr
 
-extern "C" {
-
-gr_kept_steps gr_recorded_replay(const gr_recorder *recorder)
+extern "C" gr_kept_steps gr_recorded_replay(const gr_recorder *recorder)
 {
     const gr::Replay *r = recorder->replay.get();
-    return {r->steps.data(),  r->arrays.data(),  r->launches.data(),     r->steps.size(),
-            r->arrays.size(), r->launch_count(), recorder->places.size()};
-}
-
-const char *gr_step_name(unsigned kind)
-{
-    static const char *const names[] = {"load", "store", "atomic", "fence", "copy", "end"};
-    return kind < GR_STEP_WAIT ? names[kind] : gr::name_wait(kind - GR_STEP_WAIT);
-}
+    auto launches = reinterpret_cast<const uint32_t(*)[2]>(r->launches.data());
+    return {r->steps.data(), r->arrays.data(), launches,
+            r->steps.size(), r->arrays.size(), r->launches.size()};
 }
 
 #endif

@@ -8,18 +8,6 @@
 
 GR_C_BEGIN
 
-/* What a step is. Collectives and barriers follow in the order of Lane::waits. */
-enum {
-    GR_STEP_LOAD,
-    GR_STEP_STORE,
-    GR_STEP_ATOMIC,
-    GR_STEP_FENCE,
-    GR_STEP_COPY, /* a bulk copy to shared memory */
-    GR_STEP_END,  /* lanes return from the kernel */
-    GR_STEP_WAIT,
-    GR_STEP_KINDS = GR_STEP_WAIT + 21
-};
-
 /* The most steps that are kept. A launch that makes more fails. */
 #define GR_MOST_STEPS ((size_t)1 << 14)
 
@@ -36,7 +24,7 @@ typedef struct {
 typedef struct {
     uint32_t launch, block, warp;      /* block of the grid, warp of the block */
     uint32_t kind, mask, bytes;        /* bytes of a lane's access */
-    uint32_t place;                    /* its number among gr_recorded_places() */
+    uint32_t place;                    /* its number in the recorder */
     uint32_t counts[GR_COUNTER_COUNT]; /* added to the counters by this step */
     gr_step_lane lane[32];
 } gr_step;
@@ -44,15 +32,14 @@ typedef struct {
 /* What a recorder has kept. */
 typedef struct {
     const gr_step *steps;
-    const gr_memory *arrays;  /* of all launches */
-    const uint32_t *launches; /* for each launch: blocks, threads of a block */
-    size_t step_count, array_count, launch_count, place_count;
+    const gr_memory *arrays;       /* of all launches */
+    const uint32_t (*launches)[2]; /* for each launch: blocks, threads of a block */
+    size_t step_count, array_count, launch_count;
 } gr_kept_steps;
 
 gr_kept_steps gr_recorded_replay(const gr_recorder *recorder);
-void gr_recorded_place(const gr_recorder *recorder, size_t place, const char **file, int *line);
-
-/* The name of a step's operation in CUDA, or of its kind. */
-const char *gr_step_name(unsigned kind);
+/* Gets the line of a step. Returns the name of its operation in CUDA, or of its kind. */
+const char *gr_recorded_step(const gr_recorder *recorder, size_t step, const char **file,
+                             int *line);
 
 GR_C_END

@@ -145,6 +145,11 @@ class Model {
     return found;
   }
 
+  /* The words that a step accesses. */
+  wordsOf(step) {
+    return ACCESSES.includes(step.kind) ? step.lanes.flatMap((_, i) => this.words(step, i)) : [];
+  }
+
   /* What a lane does now: "runs", "off" (the warp runs without it), "waits" (at a barrier), "ended",
    * "new" (not started) or "ready". */
   status(launch, block, warp, lane) {

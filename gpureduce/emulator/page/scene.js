@@ -29,6 +29,7 @@ class Scene {
    * bottom say which stretches of the input are in it. */
   value(x, y, width, height, held, more = {}) {
     const part = held && held.part;
+    if (held && more.title) more.held = { ...held, name: more.title };
     const fill = !held ? "empty" : !part ? "unknown" : part.count ? part.hue(this.window) : "empty";
     this.box(x, y, width - 1, height - 1, fill, more);
     if (part && part.count && height >= 12) {
@@ -106,7 +107,7 @@ function drawLanes(scene, model, block, only) {
       const title = `lane ${lane} of warp ${warp}, ${STATUS[status]}`;
       const ring = { runs: "ink", waits: "barrier", off: "diverged" }[status];
       scene.value(x, y, CELL, height, status === "new" ? null : held,
-        { alpha, ring, role: "lane", status, lane, warp, title, held: held && { ...held, name: title } });
+        { alpha, ring, role: "lane", status, lane, warp, title });
       if (status === "ended") scene.line(x + 2, y + height - 3, x + CELL - 4, y + 2, "faint");
       places.set(`${warp}.${lane}`, { x: x + CELL / 2, y: y + height });
     }
@@ -138,7 +139,7 @@ function drawShared(scene, model, block) {
       const held = model.memory.get(word.key), kind = now.get(word.key);
       const title = `${word.name}[${word.index}], bank ${Math.floor((word.byte % 128) / 4)}`;
       scene.value(x, scene.y, width, height, held,
-        { ring: kind && RINGS[kind], role: "word", name: title, title, held: held && { ...held, name: title } });
+        { ring: kind && RINGS[kind], role: "word", name: title, title });
       places.set(word.key, { x: x + width / 2, y: scene.y, bottom: scene.y + height });
     }
     scene.y += height;
@@ -156,7 +157,7 @@ function drawFar(scene, model, step, places) {
     const [word] = model.words(step, i), x = LEFT + lane * CELL;
     if (places.has(word.key)) return;
     const held = model.memory.get(word.key), title = `a word of block ${word.owner}`;
-    scene.value(x, scene.y, CELL, CELL, held, { ring: RINGS[step.kind], role: "far", title, held: held && { ...held, name: title } });
+    scene.value(x, scene.y, CELL, CELL, held, { ring: RINGS[step.kind], role: "far", title });
     scene.text(x + CELL / 2, scene.y + CELL + 8, `b${word.owner}`, { size: 8, fill: "faint", anchor: "middle" });
     places.set(word.key, { x: x + CELL / 2, y: scene.y, bottom: scene.y + CELL });
   });
@@ -177,33 +178,29 @@ function rowsToShow(rows, now, used) {
 
 /* The words of the current step, with its kind. */
 function touched(model) {
-  const step = model.step, found = new Map();
-  if (!ACCESSES.includes(step.kind)) return found;
-  step.lanes.forEach((_, i) => model.words(step, i).forEach((word) => found.set(word.key, step.kind)));
-  return found;
+  return new Map(model.wordsOf(model.step).map((word) => [word.key, model.step.kind]));
 }
 
 /* The words of a block's shared memory that a launch uses; without a launch, those of global
  * memory, except for the input. Sorted by their places. */
 function wordsOf(model, launch, block) {
   const name = `${launch}.${block}`;
-  model.wordsOf ??= new Map();
-  if (!model.wordsOf.has(name)) {
+  model.used ??= new Map();
+  if (!model.used.has(name)) {
     const found = new Map();
     for (const step of model.steps) {
       if (!ACCESSES.includes(step.kind)) continue;
       const array = model.data.arrays[step.array], isShared = array.space === "shared";
       if (isShared ? step.launch !== launch : launch !== undefined) continue;
-      step.lanes.forEach((_, i) => model.words(step, i).forEach((word) => {
+      for (const word of model.wordsOf(step))
         if (word.element === null && (!isShared || word.owner === block) && !found.has(word.key))
           found.set(word.key, { ...word, name: array.name, index: Math.floor((word.byte - array.base) / array.element) });
-      }));
     }
     const words = [...found.values()].sort((a, b) => a.byte - b.byte);
     words.forEach((word, i) => found.set(word.key, i));
-    model.wordsOf.set(name, Object.assign(words, { places: found }));
+    model.used.set(name, Object.assign(words, { places: found }));
   }
-  return model.wordsOf.get(name);
+  return model.used.get(name);
 }
 
 /* A bank conflict, as the queue that it is: a row for each wavefront, with the lanes it serves. */
@@ -229,11 +226,11 @@ function drawSectors(scene, model, step) {
   const places = new Map();
   if (!ACCESSES.includes(step.kind) || model.data.arrays[step.array].space !== "global") return places;
   const sectors = new Map(), array = model.data.arrays[step.array];
-  step.lanes.forEach((_, i) => model.words(step, i).forEach((word) => {
+  for (const word of model.wordsOf(step)) {
     const number = Math.floor(word.byte / 32);
     if (!sectors.has(number)) sectors.set(number, []);
     sectors.get(number).push(word);
-  }));
+  }
   const queue = step.kind === "atomic" ? Math.max(...countBy(step.offsets).values()) : 0;
   scene.heading(`Global memory: ${sectors.size} sector${sectors.size > 1 ? "s" : ""} of 32 bytes`,
     queue > 1 ? `${queue} lanes queue at one address` : `of ${array.name}`);
@@ -246,7 +243,7 @@ function drawSectors(scene, model, step) {
       const at = x + ((word.byte % 32) / 4) * (CELL - 0.3), width = Math.max((word.size / 4) * (CELL - 0.3), 3);
       const held = model.memory.get(word.key);
       const title = `${array.name}[${Math.floor((word.byte - array.base) / array.element)}]`;
-      scene.value(at, y, width, 15, held, { ring: RINGS[step.kind], role: "used", title, held: held && { ...held, name: title } });
+      scene.value(at, y, width, 15, held, { ring: RINGS[step.kind], role: "used", title });
       places.set(word.key, { x: at + width / 2, y, bottom: y + 14 });
     }
   });
@@ -288,8 +285,7 @@ function drawInput(scene, model, step) {
   const array = model.data.arrays[model.input];
   if (!array) return;
   const now = new Set(), read = new Array(count).fill(false);
-  if (ACCESSES.includes(step.kind))
-    step.lanes.forEach((_, i) => model.words(step, i).forEach((word) => word.element !== null && now.add(Math.floor((word.element * count) / n))));
+  for (const word of model.wordsOf(step)) if (word.element !== null) now.add(Math.floor((word.element * count) / n));
   model.inputKeys ??= Array.from({ length: n }, (_, element) => `g${array.base + element * array.element}`);
   model.inputKeys.forEach((key, element) => {
     if (model.memory.get(key)?.element === element) read[Math.floor((element * count) / n)] = true;
@@ -319,7 +315,7 @@ function drawResults(scene, model) {
     const held = model.memory.get(word.key);
     scene.text(x + 1, y + 8, title, { size: 8, fill: "faint" });
     scene.value(x, y + 10, wide - 2, 16, held,
-      { ring: now.has(word.key) ? RINGS[now.get(word.key)] : undefined, role: "result", title, held: { ...held, name: title } });
+      { ring: now.has(word.key) ? RINGS[now.get(word.key)] : undefined, role: "result", title });
   });
   scene.y += Math.ceil(shown.length / 12) * 28;
 }
