@@ -139,10 +139,8 @@ def view(producer: Any) -> View:
         capsule = producer.__dlpack__()
     tensor = _tensor_of(capsule)
     if tensor.device.type not in HOST_DEVICES:
-        raise BufferError(
-            "an array in host memory is needed, not one on DLPack's device type "
-            f"{tensor.device.type}"
-        )
+        where = f"DLPack's device type {tensor.device.type}"
+        raise BufferError(f"its memory is on {where}, not in host memory")
     code, bits, lanes = tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes
     name = dtype_name(code, bits, lanes)
     typestr = _typestr(code, bits) if lanes == 1 else None

@@ -270,5 +270,5 @@ def test_a_wrong_kernel_of_yours_shows():
         [gpureduce.kernel(INDEX_BUG)], [1000], repeats=1, accumulate="int32", device="emulator"
     )
     assert row.error_ulps > 0
-    with pytest.raises(TypeError, match="it takes int32 or uint32"):
+    with pytest.raises(TypeError, match="pass an array of int32 or uint32"):
         list(gpureduce.benchmark([gpureduce.kernel(INDEX_BUG)], [1000], device="emulator"))

@@ -152,7 +152,7 @@ FAR = (ctypes.c_int64 * 2)(2**62, 1)
         ({"shape": SHAPE}, "shape .* exceed the address space"),
         ({"strides": FAR}, "shape .* exceed the address space"),
         ({"data": None}, "its data pointer is null"),
-        ({"device": DLDevice(2, 0)}, "not one on DLPack's device type 2"),
+        ({"device": DLDevice(2, 0)}, "its memory is on DLPack's device type 2, not"),
     ],
 )
 def test_tensors_that_cannot_be(changes, fault):

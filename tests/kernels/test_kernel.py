@@ -94,7 +94,7 @@ def test_counts_and_races_are_of_the_kernels_own_dtype():
     assert both.before.dtype == both.after.dtype == "float64" == gpureduce.races(k).dtype
     assert "float64 added up in float64" in str(both)
     for ask in (gpureduce.explain, gpureduce.races):
-        with pytest.raises(TypeError, match="it takes float64, not int32"):
+        with pytest.raises(TypeError, match="pass an array of float64, not of int32"):
             ask(k, dtype="int32")
     floats = gpureduce.kernel(plain(body))
     with pytest.raises(TypeError, match="it takes float32, not float64"):

@@ -95,7 +95,7 @@ def test_plain_kernels_and_static_shared_memory():
     text = text.replace("extern __shared__ int partial[]", "__shared__ int partial[1024]")
     k = gpureduce.kernel(text)
     assert gpureduce.sum(array, k, "int32", device="cuda").value == 500500
-    with pytest.raises(TypeError, match="it takes int32 or uint32"):
+    with pytest.raises(TypeError, match="pass an array of int32 or uint32"):
         gpureduce.sum(array, k, device="cuda")
     wide = gpureduce.kernel(plain("atomicAdd(out, double(in[threadIdx.x]));", "float", "double"))
     floats = np.full(32, 0.1, np.float32)

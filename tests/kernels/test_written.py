@@ -503,7 +503,9 @@ def test_sums_of_vectors_and_of_small_integers():
     total = gpureduce.sum(np.full(1000, 255, np.uint8), small, device="emulator").value
     assert (total, total.dtype) == (255000, np.uint32)
     assert not gpureduce.races(small) and gpureduce.explain(small, n=4096)
-    with pytest.raises(TypeError, match="it takes uint8 or bool, not uint8 summed in uint64"):
+    with pytest.raises(
+        TypeError, match="pass an array of uint8 or bool, not of uint8 for a sum in uint64"
+    ):
         gpureduce.sum(np.ones(4, np.uint8), small, "uint64", device="emulator")
 
 
@@ -733,7 +735,7 @@ def test_a_kernel_without_n_takes_what_fills_its_blocks():
     assert gpureduce.sum(ones, k, "int32", device="emulator").value == 2048
     with pytest.raises(ValueError, match=r"two_loads takes whole blocks .* a multiple of 512"):
         gpureduce.sum(ones[:2000], k, "int32", device="emulator")
-    with pytest.raises(ValueError, match=r"a multiple of 512, not 2055"):
+    with pytest.raises(ValueError, match=r"a multiple of 512 elements, not 2055"):
         gpureduce.races(k, 2055)
     assert gpureduce.races(k).n == 8 * 512 and gpureduce.replay(k, block=32).n == 4 * 64
 
