@@ -97,7 +97,7 @@ def test_counts_and_races_are_of_the_kernels_own_dtype():
         with pytest.raises(TypeError, match="pass an array of float64, not of int32"):
             ask(k, dtype="int32")
     floats = gpureduce.kernel(plain(body))
-    with pytest.raises(TypeError, match="it takes float32, not float64"):
+    with pytest.raises(TypeError, match="pass an array of float32, not of float64"):
         gpureduce.explain(k, floats, n=1024)
 
 
