@@ -96,7 +96,7 @@ def test_any_axes_of_any_layout(seed, shape, dtype):
 @pytest.mark.parametrize("name", ROWS + COLUMNS + ["any_layout"])
 def test_each_rung(name, number):
     """Each dtype in each shape, and each block in each shape for some of the dtypes."""
-    dtype = ["int8", "uint16", "int32", "int64", "float16", "bfloat16", "float32", "float64"][number]
+    dtype = "int8 uint16 int32 int64 float16 bfloat16 float32 float64".split()[number]
     rng = np.random.default_rng(7)
     sizes = [(1, 1), (1, 77), (33, 17), (100, 128), (3, 1003), (1003, 3), (513, 2), (515, 4),
              (130, 8), (7, 33), (2, 9000)]  # fmt: skip

@@ -789,7 +789,7 @@ ACCESSES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ACCESSES)
+@pytest.mark.parametrize("name", some(ACCESSES, 3))
 def test_accesses_beside_an_array(name):
     body, words = ACCESSES[name]
     text = f"{_HEAD}{body}{_TAIL}// gpureduce: finishes=yes\n"
