@@ -115,7 +115,7 @@ def _sources(folder: Path, mutants: Sequence[Mutant]) -> list[Path]:
     return paths
 
 
-def _emulator(folder: Path) -> Iterator[Path]:
+def emulator(folder: Path) -> Iterator[Path]:
     """Files that compile a folder of the emulator each: its headers take longest."""
     for name in ("races", "runtime", "scheduler", "trace"):
         path = folder / f"emulator_{name}.cpp"
@@ -134,7 +134,7 @@ def build(folder: Path, mutants: Sequence[Mutant]) -> Path:
     traced = ["-DGR_EMULATOR_TRACED"]
     hooks = [*traced, "-O0", "-fsanitize=thread", *modules.LINES]
     jobs = [tools.cpp(path, hooks) for path in _sources(folder, mutants)]
-    jobs += [tools.cpp(path, [*traced, "-O1"]) for path in _emulator(folder)]
+    jobs += [tools.cpp(path, [*traced, "-O1"]) for path in emulator(folder)]
     sources = modules.c_sources((*modules.EVERY_MODULE, *modules.KNOWS_CUDA))
     host = [tools.c(path, traced) for path in sources]
     for job in host:  # little of it runs
