@@ -32,6 +32,7 @@ from gpureduce.text import visible
 
 _TIME_S = 60
 _KEPT = 400  # compiled kernels in the cache
+_KEPT_HEADERS = 4  # precompiled ones, of 20 MB each: two of a version of gpureduce
 _HEADER_BYTES = 1 << 24  # of a header that is read here
 _OURS = "gpureduce_kernel.cpp"
 _PLAIN = ("-O1",)
@@ -43,7 +44,7 @@ _BOUNDS = {True: ("-fsanitize=array-bounds",), False: ("-fsanitize=bounds-strict
 # The kernel's own exit() before the C library's; and an error for functions that are nowhere.
 _LINK = ("-shared", "-Wl,-Bsymbolic", "-Wl,-z,defs")
 BLOCKS = (32, 64, 128, 256, 512, 1024)
-_WRAPPER = """#define GR_USER_KERNEL 1
+_START = """#define GR_USER_KERNEL 1
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,64 +56,64 @@ _WRAPPER = """#define GR_USER_KERNEL 1
 
 /* A fiber's stack is too small for what exit() does. */
 extern "C" void exit(int status) noexcept
-{{
+{
     _Exit(status);
-}}
+}
 
 /* What the compiler hands over for an index out of bounds, and for a misaligned address. */
-struct gr_spot {{
+struct gr_spot {
     const char *file;
     unsigned line, column;
-}};
-struct gr_type {{
+};
+struct gr_type {
     unsigned short kind, info;
     char name[1];
-}};
-struct gr_index_data {{
+};
+struct gr_index_data {
     gr_spot place;
     gr_type *array, *index;
-}};
-struct gr_pointer_data {{
+};
+struct gr_pointer_data {
     gr_spot place;
     gr_type *type;
     unsigned char bits, kind;
-}};
+};
 
 extern "C" GR_UNTRACED void __ubsan_handle_out_of_bounds(gr_index_data *data, unsigned long index)
-{{
+{
     unsigned bits = 1u << (data->index->info >> 1), is_signed = data->index->info & 1;
     long value = (long)index;
     if (is_signed && bits < 64)
         value = (long)(index << (64 - bits)) >> (64 - bits);
     gr_bad_index(data->place.file, data->place.line, data->place.column, data->array->name, value);
-}}
+}
 
 extern "C" GR_UNTRACED void __ubsan_handle_type_mismatch_v1(gr_pointer_data *data,
                                                             unsigned long address)
-{{
+{
     unsigned bytes = 1u << data->bits;
     if (address % bytes)
         gr_misaligned(data->place.file, data->place.line, data->type->name, bytes);
-}}
+}
 
 extern "C" void __assert_fail(const char *text, const char *file, unsigned line,
                               const char *) noexcept
-{{
+{
     gr_bad_assertion(file, line, text);
     _Exit(134);
-}}
+}
 
 extern "C" void __stack_chk_fail(void)
-{{
+{
     gr_bad_local(__builtin_return_address(0));
-}}
+}
 
 GR_INTRINSIC long long clock64()
-{{
+{
     return clock();
-}}
-
-static void gr_add(gr_kernel_list *list, unsigned block, const void *entry)
+}
+"""
+_WRAPPER = """static void gr_add(gr_kernel_list *list, unsigned block, const void *entry)
 {{
     gr_kernel *kernel = &list->kernel[list->count++];
     kernel->load = GR_LOAD_{load};
@@ -383,28 +384,55 @@ def _wrapper(signature: Signature, file: str, pair: tuple[str, str]) -> str:
     return _WRAPPER.format(file=file, load=load, acc=acc, adds="\n".join(adds), caller=caller)
 
 
+def _starts(commands: list[list[str]], headers: Path) -> list[str]:
+    """The beginnings of programs; g++ has precompiled each by one of these commands.
+
+    That halves the time of a compilation. Without g++'s file, the compiler reads the text.
+    """
+    chosen = compiler()
+    names = [f"start-{key_of([_START, chosen.version, *command])}.h" for command in commands]
+    ends = [""] if chosen.is_clang else ["", ".gch"]
+    todo = [(command, name) for command, name in zip(commands, names, strict=True)
+            if not all((headers / (name + end)).exists() for end in ends)]  # fmt: skip
+    if todo:
+        with tempfile.TemporaryDirectory(dir=cache_folder()) as folder:
+            for _, name in todo:
+                Path(folder, name).write_text(_START, "utf-8")
+            runs = [[*command, "-x", "c++-header", name, "-o", f"{name}.gch"]
+                    for command, name in todo if not chosen.is_clang]  # fmt: skip
+            done = compiler_process.run(runs, Path(folder), _TIME_S) if runs else []
+            made = [run[-1] for run, (status, _) in zip(runs, done, strict=True) if not status]
+            for name in (*(name for _, name in todo), *made):
+                with Path(folder, name).open("rb+") as file:
+                    os.fsync(file)  # a crash of the machine cuts no file of the cache
+                os.replace(Path(folder, name), headers / name)
+    return [str(headers / name) for name in names]
+
+
 def libraries(source: Source, signature: Signature, pair: tuple[str, str]) -> tuple[Path, Path]:
     """The compiled kernel for one pair of types: for the plain and for the traced emulator."""
     chosen, headers, known = compiler(), header_folder(), recipe()
     traced = [*known["traced"], *(known["traced_by_clang"] if chosen.is_clang else [])]
     traced += [*chosen.hooks, "-fsanitize=alignment"]
     includes = [f"-I{headers / folder}" for folder in known["includes"]]
-    includes += [f"-iquote{source.folder}"] if source.folder else []
+    own = [f"-iquote{source.folder}"] if source.folder else []
     builds = ((_PLAIN, _emulator.__file__), (tuple(traced), _emulator_traced.__file__))
     text, wrapper = source.for_the_emulator(), _wrapper(signature, source.file, pair)
     paths, jobs = [], []
     for flags, module in builds:
         command = [*chosen.command, *_COMMON, *chosen.flags, *flags, *includes]
         stamp = str(os.stat(module).st_mtime_ns)
-        key = key_of(
-            [text, wrapper, *source.included(), *command, *_LINK, chosen.version, module, stamp]
-        )
+        parts = [text, _START, wrapper, *source.included(), *command, *own, *_LINK]
+        key = key_of([*parts, chosen.version, module, stamp])
         paths.append(cache_folder() / f"{key}.so")
         if not _is_whole(paths[-1]):
             jobs.append((command, module, paths[-1]))
         else:
             os.utime(paths[-1])
     if jobs:
+        starts = _starts([job[0] for job in jobs], headers)
+        for (command, _, _), start in zip(jobs, starts, strict=True):
+            command += [*own, "-include", start]
         _compile_all(jobs, source.file, text, wrapper)
         prune()
     return paths[0], paths[1]
@@ -506,12 +534,14 @@ def _elsewhere(said: str, file: str) -> list[str]:
 
 
 def prune() -> None:
-    """Removes the compiled kernels that were used longest ago."""
-    rows = []
-    for path in (*cache_folder().glob("*.so"), *cache_folder().glob("*.cubin")):
-        try:
-            rows.append((path.stat().st_mtime, path))
-        except OSError:
-            continue
-    for _, path in sorted(rows)[:-_KEPT]:
-        path.unlink(missing_ok=True)
+    """Removes the compiled kernels and precompiled headers that were used, or made, longest ago."""
+    kernels = (*cache_folder().glob("*.so"), *cache_folder().glob("*.cubin"))
+    for paths, kept in ((kernels, _KEPT), (cache_folder().glob("headers-*/*.gch"), _KEPT_HEADERS)):
+        rows = []
+        for path in paths:
+            try:
+                rows.append((path.stat().st_mtime, path))
+            except OSError:
+                continue
+        for _, path in sorted(rows)[:-kept]:
+            path.unlink(missing_ok=True)

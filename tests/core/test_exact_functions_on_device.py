@@ -82,9 +82,11 @@ def test_the_bits_of_the_host(dtype, make):
     for shape in SHAPES if make is normal else FEW:
         x = made(rng, make, shape, dtype)
         views = [x, *([x.T, x[::-1, ::2]] if x.ndim == 2 and x.size else [])]
-        for view in views:
+        for number, view in enumerate(views):
+            # All results of the array itself, and each of one of its views.
+            results = [*RESULTS.values()][number % 2 :: 1 + (number > 0)]
             for axis in axes_of(view):
-                for how, on_host in RESULTS.values():
+                for how, on_host in results:
                     there = made_gpu(on_device(view), how, axis, device="emulator")
                     assert isinstance(there, DeviceArray)
                     with warnings.catch_warnings():

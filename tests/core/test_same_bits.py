@@ -58,8 +58,8 @@ for kind in ("i1", "u1", "i2", "u2", "i4", "u4", ">i4", "i8", "u8"):
         add(gpureduce.segment_sum, values, wrong, num_segments=100)
 print(told.hexdigest())
 """
-SETTINGS = [{"GPUREDUCE_SIMD": "baseline"}, {"GPUREDUCE_SIMD": "avx2"}]
-SETTINGS += [{"GPUREDUCE_THREADS": threads} for threads in ("1", "5")]
+SETTINGS = [{"GPUREDUCE_SIMD": simd, "GPUREDUCE_THREADS": threads}
+            for simd, threads in (("baseline", "1"), ("avx2", "5"))]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -93,8 +93,9 @@ def test_exact_has_no_race_in_any_order(dtype):
 def test_right_kernels_have_no_race_in_any_shape(name):
     dtypes = gpureduce_strategy(name).dtypes
     shapes = [(1, 32), (33, 32), (700, 96), (4099, 256), (2500, 416), (5000, 1024)]
+    orders = "forward", "lockstep", "random 1"
     for (n, block), dtype in zip(shapes * 2, 3 * list(dtypes), strict=False):
-        found = gpureduce.races(name, n=n, block=block, dtype=dtype)
+        found = gpureduce.races(name, n=n, block=block, dtype=dtype, schedules=orders)
         assert not found, str(found)
         assert not found.wrong, (n, block, dtype, found.wrong)
 

@@ -313,10 +313,16 @@ def test_the_cache(tmp_path, monkeypatch):
     gpureduce.sum(np.ones(9), k)
     kept = {path: path.stat().st_ino for path in tmp_path.rglob("*.so")}
     assert len(kept) == 2  # for the plain and for the traced emulator
+    heads = {path: path.stat().st_ino for path in tmp_path.rglob("*.gch")}
+    assert len(heads) == (0 if compiling.compiler().is_clang else 2)
     gpureduce.sum(np.ones(9), k)
     assert {path: path.stat().st_ino for path in tmp_path.rglob("*.so")} == kept
     gpureduce.sum(np.ones(9), gpureduce.kernel(TREE.replace("512", "1024")))
     assert len(list(tmp_path.rglob("*.so"))) == 4
+    assert {path: path.stat().st_ino for path in tmp_path.rglob("*.gch")} == heads
+    for path in heads:
+        path.write_bytes(b"of another compiler")
+    assert gpureduce.sum(np.ones(9), gpureduce.kernel(f"// other\n{TREE}")).value == 9
     assert not [p for p in tmp_path.rglob("*") if p.suffix in (".o", ".cpp")]
 
 

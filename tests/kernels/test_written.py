@@ -514,7 +514,7 @@ def test_every_file_is_in_a_table():
     assert named == {path.stem for path in WRITTEN.glob("*.cu")} | set(VARIANTS)
 
 
-@pytest.mark.parametrize("name", some(CONDITIONAL, 4))
+@pytest.mark.parametrize("name", some(CONDITIONAL, 6))
 def test_right_under_a_condition(name):
     condition, words = CONDITIONAL[name]
     verdict, said = check(name)
@@ -534,13 +534,13 @@ def test_what_is_assumed_passes(name, more, passes):
     assert bool(check(name, assume=condition)[0]) is passes
 
 
-@pytest.mark.parametrize("name", some(RIGHT, 4))
+@pytest.mark.parametrize("name", some(RIGHT, 6))
 def test_right(name):
     verdict, said = check(name)
     assert verdict and verdict.condition is None, said
 
 
-@pytest.mark.parametrize("name", some(WRONG, 4))
+@pytest.mark.parametrize("name", some(WRONG, 6))
 def test_wrong(name):
     verdict, said = check(name)
     assert not verdict and verdict.condition is None
@@ -791,7 +791,7 @@ ACCESSES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ACCESSES)
+@pytest.mark.parametrize("name", some(ACCESSES, 3))
 def test_accesses_beside_an_array(name):
     body, words = ACCESSES[name]
     text = f"{_HEAD}{body}{_TAIL}// gpureduce: finishes=yes\n"

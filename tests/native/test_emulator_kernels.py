@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 
+import mutant_build
 from cases import CSRC, NATIVE
 
 INCLUDES = [f"-I{CSRC / d}" for d in (".", "emulator/include", "kernels")]
@@ -20,9 +21,8 @@ pytestmark = pytest.mark.skipif(
 
 def build_emulator(folder):
     threads = [str(path) for path in CSRC.glob("threads/*.c")]
-    sources = [str(path) for path in CSRC.glob("emulator/*/*.cpp")]
     subprocess.run(["gcc", "-O1", *INCLUDES, "-c", *threads], check=True, cwd=folder)
-    subprocess.run([*CXX, "-c", *sources], check=True, cwd=folder)
+    subprocess.run([*CXX, "-c", *mutant_build.emulator(folder)], check=True, cwd=folder)
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ gd = pytest.importorskip("gpureduce.dask")
 
 MIB = 2**20
 LIMIT = 320 * MIB  # of a worker, which takes half of that to start
+WORKERS = 2
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +40,7 @@ def cluster(tmp_path_factory):
     with (
         dask.config.set(quiet),
         distributed.LocalCluster(
-            n_workers=4, threads_per_worker=1, processes=True, memory_limit=LIMIT,
+            n_workers=WORKERS, threads_per_worker=1, processes=True, memory_limit=LIMIT,
             dashboard_address=None, local_directory=str(folder),
         ) as found,
         distributed.Client(found) as client,
@@ -196,7 +197,7 @@ def test_a_worker_is_killed_and_started_again(cluster):
     pids = list(cluster.run(os.getpid).values())
     os.kill(pids[0], signal.SIGKILL)
     assert same_bits(future.result(timeout=60)[()], gpureduce.sum(ARRAY).value)
-    cluster.wait_for_workers(4, timeout=30)
+    cluster.wait_for_workers(WORKERS, timeout=30)
     assert len(set(cluster.run(os.getpid).values()) - set(pids)) == 1
 
 
@@ -212,7 +213,7 @@ class _File:
 
 def test_a_file_four_times_as_large_as_all_memory(cluster, tmp_path):
     """It has holes, which take no room on the disk."""
-    n = 4 * 4 * LIMIT // 4
+    n = 4 * WORKERS * LIMIT // 4
     numbers = array_of("float32", 1000)
     with open(tmp_path / "x.bin", "wb") as file:
         file.truncate(4 * n)
@@ -220,13 +221,13 @@ def test_a_file_four_times_as_large_as_all_memory(cluster, tmp_path):
             file.seek(4 * (i * (n // 1000)))
             file.write(number.tobytes())
     x = da.from_array(_File(tmp_path / "x.bin", n), chunks=16 * MIB // 4, name=False)
-    assert x.nbytes == 16 * LIMIT
+    assert x.nbytes == 4 * WORKERS * LIMIT
     assert same_bits(on(cluster, gd.sum(x))[()], gpureduce.sum(numbers).value)
 
 
 def test_zarr_four_times_as_large_as_all_memory(cluster, tmp_path):
     zarr = pytest.importorskip("zarr")
-    n, chunk = 4 * 4 * LIMIT // 8, 16 * MIB // 8
+    n, chunk = 4 * WORKERS * LIMIT // 8, 16 * MIB // 8
     stored = zarr.create_array(
         str(tmp_path / "x.zarr"), shape=(n,), chunks=(chunk,), dtype="f8", fill_value=0.5
     )
