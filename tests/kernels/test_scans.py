@@ -295,7 +295,7 @@ def test_running_sums_by_a_kernel():
          lambda: gpureduce.cumsum(np.ones(257, "f4"), gpureduce.kernel(ONE, operation="cumsum"))),
         (ValueError, "on the emulator only: leave device and stream out",
          lambda: gpureduce.cumsum([1], gpureduce.kernel(MANY), device="cuda")),
-        (TypeError, "it takes float32, not float64",
+        (TypeError, "pass an array of float32, not of float64",
          lambda: gpureduce.cumsum(np.ones(9), gpureduce.kernel(ONE, operation="cumsum"))),
         (gpureduce.KernelError, "operation must be one of sum, cumsum, not 'scan'",
          lambda: gpureduce.kernel(ONE, operation="scan")),
