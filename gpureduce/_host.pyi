@@ -222,6 +222,7 @@ def finish_plainly(
     other: object = ...,
     /,
 ) -> Any: ...
+def sum_levels(matrices: _Array, /) -> _Array: ...
 def sum_digits(
     array: _Array,
     rows: int,

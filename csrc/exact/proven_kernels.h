@@ -90,6 +90,25 @@ typedef struct {
 
 typedef void gr_roll_kernel(const gr_roll *of, size_t steps, double *lanes, double *planes);
 
+/* Exact sums of the columns of matrices, and of their squares: several float64 numbers each, which
+ * are nan if they would be rounded. Each piece of GR_LEVEL_ROWS rows has sums of its own. The sums
+ * of 16 columns may be added without rounding. A task is a tile of a piece. */
+enum {
+    GR_LEVELS_OF_X = 3,
+    GR_LEVELS = GR_LEVELS_OF_X + 5,
+    GR_LEVEL_ROWS = 128,
+    GR_LEVEL_COLUMNS = 256
+};
+typedef struct {
+    const unsigned char *in;
+    gr_load load; /* float32 or float64 */
+    size_t rows, columns;
+    ptrdiff_t step, row_step; /* bytes to the next matrix and to the next row */
+    double *out;              /* GR_LEVELS rows of `columns` numbers for each piece */
+} gr_levels;
+
+typedef void gr_levels_kernel(const gr_levels *of, size_t task);
+
 typedef struct {
     size_t vector; /* columns of a group */
     gr_proven_rows_kernel *rows_bf16, *rows_f32, *rows_f64;
@@ -102,6 +121,7 @@ typedef struct {
     gr_proven_round_kernel *round_sums;
     gr_finish_kernel *finish;
     gr_roll_kernel *roll;
+    gr_levels_kernel *add_levels;
     gr_widen_kernel *widen;
 } gr_proven_kernels;
 

@@ -342,6 +342,7 @@ ROWS(f64, 8, load_f64, one_f64)
 
 #include "exact/axis_bins_text.h"
 #include "exact/finish_text.h"
+#include "exact/levels_text.h"
 #include "exact/terms_text.h"
 
 #include "exact/rolling_text.h"
@@ -362,5 +363,6 @@ const gr_proven_kernels KERNELS = {
     .round_sums = round_sums,
     .finish = finish,
     .roll = roll,
+    .add_levels = add_levels,
     .widen = widen_elements,
 };

@@ -9,6 +9,7 @@ import pytest
 
 from cases import array_of
 from gpureduce import exact
+from gpureduce.core import chunk_sums, digits
 
 da = pytest.importorskip("dask.array")
 dask = pytest.importorskip("dask")
@@ -77,7 +78,7 @@ def test_chunks_whose_sums_are_floats_and_chunks_of_digits():
     x[:10] *= 2.0 ** rng.integers(-100, 100, (10, 100))
     x[25, 7], x[30:, 8] = np.inf, np.nan
     kinds = [gd._partial(x[k : k + 10], (0,), True).dtype for k in range(0, 40, 10)]
-    assert kinds == [np.int64, np.float64, np.int64, np.int64]
+    assert kinds == [np.int64, np.float64, np.float64, np.float64]
     for name, split_every in itertools.product(("sum", "mean"), (2, 3, 4)):
         for array, axis in ((x, 0), (x.T, 1)):
             with np.errstate(invalid="ignore"):
@@ -85,6 +86,28 @@ def test_chunks_whose_sums_are_floats_and_chunks_of_digits():
             y = da.from_array(array, chunks=(10, 100) if axis == 0 else (100, 10))
             lazy = getattr(gd, name)(y, axis, split_every=split_every)
             np.testing.assert_array_equal(lazy.compute(), right)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int16"])
+@pytest.mark.parametrize(("shape", "axis"), [((300, 70), 0), ((40, 3000), 1), ((7, 200, 20), 1)])
+def test_squares_of_chunks_are_floats(dtype, shape, axis):
+    rng = np.random.default_rng(5)
+    x = (rng.standard_normal(shape) * 50).astype(dtype)
+    wide = x[..., ::-1].astype("f8") * 2.0 ** rng.integers(-200, 200, shape)
+    kind = digits.VAR
+    assert chunk_sums.of_chunk(x, (axis,), kind).dtype == np.float64
+    assert chunk_sums.of_chunk(wide, (axis,), kind).dtype == np.int64
+    special = x.astype("f8")
+    special[0, ..., 1], special[-1, ..., 0], special[0, ..., 0] = np.nan, np.inf, -np.inf
+    assert chunk_sums.of_chunk(special, (axis,), kind).dtype == np.float64
+    for array, name in itertools.product((x, x.T, wide, special), ("var", "std", "norm", "nanvar")):
+        at = axis if array.shape == shape else array.ndim - 1 - axis
+        right = getattr(exact, name)(array, axis=at)
+        for k in (2, 3):
+            y = da.from_array(array, chunks=tuple(-(-n // k) for n in array.shape))
+            found = getattr(gd, name)(y, axis=at, split_every=k).compute()
+            np.testing.assert_array_equal(found, right)
 
 
 # As dask/array/tests/test_reductions.py does: shapes, `_meta` and values beside NumPy's.

@@ -10,7 +10,7 @@ import pytest
 
 import gpureduce
 from cases import array_of, same_bits
-from gpureduce.core import devices, gpu_arrays
+from gpureduce.core import chunk_sums, devices, gpu_arrays
 from producers import OnDevice
 
 da = pytest.importorskip("dask.array")
@@ -305,5 +305,5 @@ def test_chunks_on_an_emulated_device(axis, monkeypatch):
     """They become the digits of the same chunks in host memory."""
     monkeypatch.setattr(gpu_arrays, "_module", devices.emulator)
     some = ARRAY[:12, :20]
-    found = gd._digits(OnEmulator(some), axis, True)
-    assert np.array_equal(found, gd._digits(some, axis, True))
+    found = chunk_sums.of_chunk(OnEmulator(some), axis)
+    assert np.array_equal(found, chunk_sums.digits_of(some, axis))

@@ -2,9 +2,12 @@
 #include "bindings/host/functions.h"
 
 #include "bindings/gil.h"
+#include "cpu/floating_point_mode.h"
 #include "exact/finish.h"
 #include "exact/format.h"
+#include "exact/proven_kernels.h"
 #include "shared/how.h"
+#include "threads/pool.h"
 
 #include <math.h>
 
@@ -154,6 +157,44 @@ PyObject *gr_py_finish(PyObject *Py_UNUSED(module), PyObject *args)
 
 /* --- sums that are added up already ------------------------------------------------------------
  */
+
+static void add_levels(size_t task, void *context)
+{
+    gr_arithmetic before = gr_begin_plain();
+    gr_proven_best()->add_levels(context, task);
+    gr_end_plain(before);
+}
+
+PyObject *gr_py_sum_levels(PyObject *Py_UNUSED(module), PyObject *object)
+{
+    PyArrayObject *array = (PyArrayObject *)object;
+    gr_without_gil call;
+    int type = PyArray_Check(object) ? PyArray_TYPE(array) : -1;
+    if ((type != NPY_FLOAT32 && type != NPY_FLOAT64) || PyArray_ISBYTESWAPPED(array) ||
+        PyArray_NDIM(array) != 3 || PyArray_SIZE(array) == 0 ||
+        (PyArray_STRIDE(array, 2) != PyArray_ITEMSIZE(array) && PyArray_DIM(array, 2) > 1)) {
+        PyErr_SetString(PyExc_TypeError, "expected matrices of floats with contiguous rows");
+        return NULL;
+    }
+    npy_intp *size = PyArray_DIMS(array), *step = PyArray_STRIDES(array);
+    npy_intp shape[4] = {size[0], (size[1] - 1) / GR_LEVEL_ROWS + 1, GR_LEVELS, size[2]};
+    gr_levels of = {.in = PyArray_DATA(array),
+                    .load = type == NPY_FLOAT32 ? GR_LOAD_f32 : GR_LOAD_f64,
+                    .rows = (size_t)size[1],
+                    .columns = (size_t)size[2],
+                    .step = step[0],
+                    .row_step = step[1]};
+    PyObject *out = PyArray_SimpleNew(4, shape, NPY_FLOAT64);
+    if (!out)
+        return NULL;
+    of.out = PyArray_DATA((PyArrayObject *)out);
+    size_t tiles = (of.columns - 1) / GR_LEVEL_COLUMNS + 1;
+    gr_drop_gil(&call);
+    gr_parallel(0, (size_t)(shape[0] * shape[1]) * tiles, add_levels, &of);
+    if (gr_take_gil(&call) < 0)
+        Py_CLEAR(out);
+    return out;
+}
 
 PyObject *gr_py_finish_sums(PyObject *Py_UNUSED(module), PyObject *args)
 {

@@ -1,0 +1,214 @@
+"""Exact sums of the elements of a chunk, and of their squares, that those of others are added to.
+
+They are a block of floats: three for each sum, which add up to it without an error, the second one
+of each sum after the first ones; and the number of elements. A sum of squares is five sums. Where
+floats cannot hold the sums, they are digits, after one another (core/digits.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpureduce import _host
+from gpureduce.core import arrays, digits, dtypes, moments
+from gpureduce.core.accumulator import Accumulator
+from gpureduce.core.dtypes import Array, load_of
+from gpureduce.core.summation import sum as _sum
+
+_FEW = 64  # sums of a chunk: digits of fewer take no time
+_LANES = 16  # gr_levels in csrc/exact/proven_kernels.h
+_SHORT = 512  # elements of rows that take less time as columns
+
+
+def of_chunk(
+    chunk: Any, axes: tuple[int, ...], kind: int = digits.MEAN, skips_nan: bool = False
+) -> Array:
+    """The sums along axes, which then have size 1, that a result of this kind is made of."""
+    if arrays.lies_on_a_gpu(chunk) and (skips_nan or kind != digits.MEAN):
+        chunk = chunk.get()  # as CuPy copies to the host
+    if arrays.lies_on_a_gpu(chunk):
+        return digits_of(chunk, axes)
+    array = arrays.as_array(chunk)
+    shape = [1 if i in axes else n for i, n in enumerate(array.shape)]
+    n: Any = None
+    if skips_nan:
+        missing = dtypes.quietly(np.isnan, array)
+        n = math.prod(array.shape[i] for i in axes) - np.sum(missing, axes, keepdims=True)
+        array = array.copy()
+        np.copyto(array, 0, where=missing)
+    is_float = dtypes.is_float(array.dtype) and array.dtype.kind != "c"
+    in_floats = kind != digits.MEAN or (is_float and math.prod(shape) >= _FEW)
+    found = _floats(array, axes, kind) if in_floats else None
+    if found is not None:
+        found = found.reshape(-1, *shape)
+        if n is not None:
+            found[-1] = n
+        return found
+    if in_floats and is_float:  # digits have the dtype that those of floats have
+        array = array.astype(np.float64)
+    words = array
+    if kind == digits.NORM:  # digits of squares have no infinities and nans
+        words = np.where(np.isfinite(array), array.dtype.type(0), abs(array))
+    words = digits_of(words, axes)
+    if n is not None:
+        digits.set_counts(words, n)
+    if kind == digits.MEAN:
+        return words
+    squares = digits.of_squares(array, axes).reshape(*shape, digits.SQUARES)
+    return np.concatenate([words, squares], axis=-1)
+
+
+def digits_of(chunk: Any, axes: tuple[int, ...]) -> digits.Words:
+    """The digits of a chunk's sums along axes, which then have size 1."""
+    if arrays.lies_on_a_gpu(chunk):
+        if len(axes) == chunk.ndim:
+            total = Accumulator(digits.kind_of(chunk.dtype)).add(chunk)
+            return total.to_digits().reshape((1,) * chunk.ndim + (-1,))
+        chunk = chunk.get()
+    array = arrays.as_array(chunk)
+    words = digits.of_sums(array, axes)
+    shape = (1 if i in axes else n for i, n in enumerate(array.shape))
+    return words.reshape(*shape, words.shape[-1])
+
+
+def _floats(array: Array, axes: tuple[int, ...], kind: int) -> Array | None:
+    """A block of floats, flat; None if these cannot hold the sums."""
+    kept = [i for i in range(array.ndim) if i not in axes]
+    groups, n = (math.prod(array.shape[i] for i in some) for some in (kept, axes))
+    if array.dtype.kind == "c" or not array.size:
+        return None
+    native, *wide = moments.in_floats(array)
+    if wide:  # integers
+        return None
+    if kind != digits.MEAN:
+        x = native.astype(np.float32) if dtypes.is_half(native.dtype) else native
+        inner = min(range(x.ndim), key=lambda i: abs(x.strides[i]), default=0)
+        in_rows = n >= _SHORT and (inner in axes or groups < _LANES)
+        if inner in axes and not in_rows:
+            x = np.ascontiguousarray(x)  # transposed in less time
+        order = (*kept, *axes) if in_rows else (*axes, *kept)
+        made = _with_squares(x.transpose(order).reshape(groups if in_rows else n, -1),
+                             in_rows, kind == digits.NORM)  # fmt: skip
+    elif native.flags.c_contiguous and kept == [*range(len(kept))]:
+        made = _three_floats(native.reshape(-1, 1), np.arange(0, native.size + 1, n))
+    else:
+        made = _three_floats(native.transpose((*axes, *kept)).reshape(n, -1), np.array([0, n]))
+    return None if made is None else np.concatenate([made.reshape(-1), np.full(groups, float(n))])
+
+
+def _three_floats(rows: Array, offsets: Array) -> Array | None:
+    """Three floats for the sum of each segment and column; None if a sum is not exact."""
+    segments = len(offsets) - 1
+    found = np.empty((4, segments * rows.shape[1]))
+    _host.unrounded_segments(
+        rows, None, offsets, segments, load_of(rows.dtype), moments.ELEMENT, found
+    )
+    if found[3].any():  # the bound of the error
+        which = np.flatnonzero(found[3])
+        special = _special((rows.reshape(segments, -1) if segments > 1 else rows.T)[which])
+        if not special.all():
+            return None
+        found[:, which] = special, *np.zeros((3, len(which)))
+    return found[:3]
+
+
+def _special(rows: Array, sizes: bool = False) -> Array:
+    """The sums of the infinities and nans of each row; 0 of a row without these."""
+    x = rows.astype(np.float64)
+    x = np.where(np.isfinite(x), 0, abs(x) if sizes else x)
+    return np.asarray(dtypes.quietly(np.sum, x, axis=1))
+
+
+def _with_squares(rows: Array, in_rows: bool, is_norm: bool) -> Array | None:
+    """Three floats for each sum of rows or columns, and for each of five sums of squares."""
+    groups, n = rows.shape if in_rows else rows.shape[::-1]
+    if rows.strides[1] != rows.itemsize:
+        rows = np.ascontiguousarray(rows)
+    if in_rows:  # columns are the lanes of a sum
+        whole = n - n % _LANES
+        lanes = rows[:, :whole].reshape(groups, -1, _LANES), rows[:, None, whole:]
+        parts = [_host.sum_levels(x).sum(axis=3).transpose(1, 2, 0) for x in lanes if x.size]
+        levels = np.concatenate(parts)
+    else:
+        levels = _host.sum_levels(rows[None])[0]
+    lost = np.flatnonzero(np.isnan(levels[:, 0]).any(0))
+    if lost.size:
+        special = _special(rows[lost] if in_rows else rows[:, lost].T, is_norm)
+        if not special.all():
+            return None
+        levels[:, :, lost] = 0
+        levels[0, 0, lost] = special
+    pieces = len(levels)
+    sums = _three_floats(levels[:, :3].reshape(-1, groups), np.array([0, 3 * pieces]))
+    squares = _three_floats(levels[:, 3:].reshape(pieces, -1), np.array([0, pieces]))
+    if sums is None or squares is None:
+        return None
+    return np.concatenate([sums, squares], axis=1)
+
+
+def merged(blocks: Sequence[Array]) -> Array:
+    """The sums of several chunks, in either form."""
+    if all(one.dtype == np.float64 for one in blocks):
+        rows = np.concatenate([one[:-1].reshape(3, -1) for one in blocks])
+        made = _three_floats(rows, np.array([0, len(rows)]))
+        if made is not None:
+            n = np.sum([one[-1:] for one in blocks], axis=0)
+            return np.concatenate([made.reshape(-1, *n.shape[1:]), n])
+    return np.asarray(np.sum([_as_digits(one) for one in blocks], axis=0, dtype=np.int64))
+
+
+def _as_digits(block: Array) -> digits.Words:
+    """Digits of a block of sums in either form."""
+    if block.dtype != np.float64:
+        return block
+    floats = block[:-1].reshape(3, -1, *block.shape[1:])
+    words = digits.of_sums(floats[:, 0], (0,))
+    digits.set_counts(words, block[-1].astype(np.int64))
+    if floats.shape[1] == 1:
+        return words
+    squares = digits.of_sums(floats[:, 1:], (0, 1))
+    none = digits.of_sums(np.zeros_like(block[-1:]), (0,))  # small and large ones
+    return np.concatenate([words, none, squares, none], axis=-1)
+
+
+def rounded(total: Array, result: np.dtype[Any]) -> Array:
+    """The sums themselves, rounded."""
+    if total.dtype == np.float64:
+        return np.asarray(_sum(total[:3], "exact", result, axis=0, timing=False).value)
+    return digits.in_dtype(total, result)
+
+
+def finished(total: Array, kind: int, result: np.dtype[Any], ddof: float = 0) -> Array:
+    """What is made of the sums, each rounded once."""
+    if total.dtype != np.float64 or result.kind == "c":
+        return digits.finished(_as_digits(total), kind, result, ddof)
+    shape, flat = total.shape[1:], total.reshape(len(total), -1)
+    size = flat.shape[1]
+    sums = np.zeros((len(flat) // 3, 4, size + _host.FINISH_BATCH))
+    sums[:, :3, :size] = flat[:-1].reshape(3, -1, size).transpose(1, 0, 2)
+    first, n, how = 1, flat[-1], moments.RATIO
+    if kind == digits.NORM:
+        sums, n, first = sums[1:], np.ones(size), len(sums) - 1
+    elif kind != digits.MEAN:
+        how = moments.VARIANCE
+    found, unknown = np.empty(size, result), np.zeros(size, np.bool_)
+    root = kind in (digits.STD, digits.NORM)
+    _host.finish_sums(
+        how, root, 1, first, ddof, len(sums) - first, sums, n, load_of(result), found, unknown
+    )
+    special = ~np.isfinite(flat[0])
+    if special.any():  # infinities and nans
+        found[special] = np.nan if how == moments.VARIANCE else flat[0, special]
+        unknown &= ~special
+    if unknown.any():
+        found[unknown] = digits.finished(_as_digits(flat[:, unknown]), kind, result, ddof)
+    return found.reshape(shape)
+
+
+def counts(total: Array) -> Array:
+    """The number of elements of each sum."""
+    return total[-1] if total.dtype == np.float64 else digits.counts(total)
