@@ -14,6 +14,7 @@ from gpureduce.core.dtypes import Array
 from gpureduce.core.moments import RATIO, VARIANCE, in_floats
 
 _MOST = 2**62
+_ROWS = 8  # so many rows may lie in columns: GR_ROLL_ROWS of csrc/exact/rolling.h
 
 
 def rolled(
@@ -94,24 +95,29 @@ def _results(
     root: bool,
 ) -> Array:  # fmt: skip
     starts, ends, size, after, least = windows
-    found = np.empty((len(rows), rows.shape[1] if starts is None else len(starts)), result)
-    if not found.size:
-        return found
+    count = rows.shape[1] if starts is None else len(starts)
     pieces = in_floats(rows)
     if len(pieces) > 1:
         raise ValueError("integers beyond 2^53 cannot be used: windows convert them to float64")
     numbers = pieces[0].astype(np.float64, copy=False)
-    are_finite = np.isfinite(numbers)
-    has_all = bool(are_finite.all())
-    bounds = None if has_all else _bounds(windows, rows.shape[1])
+    in_columns = starts is None and len(rows) >= _ROWS and rows.strides[0] < rows.strides[1]
+    if not in_columns:
+        numbers = np.ascontiguousarray(numbers)
+    elif not numbers.flags.aligned or any(step % 8 for step in numbers.strides):
+        numbers = numbers.copy("K")
+    found = np.empty((count, len(rows)) if in_columns else (len(rows), count), result)
+    found = found.T if in_columns else found
+    if not found.size:
+        return found
+    infinite = None if np.isfinite(numbers).all() else np.isinf(numbers)
+    has_infinite = infinite is not None and bool(infinite.any())
     _host.rolling(
         RATIO if free is None else VARIANCE, root, mean or free is not None, free or 0.0,
-        np.ascontiguousarray(numbers if has_all else np.where(are_finite, numbers, 0)),
-        starts, ends, size, after, _counted(~np.isnan(numbers), *bounds) if bounds else None,
-        least, dtypes.load_of(result), found,
+        np.where(infinite, 0, numbers) if has_infinite else numbers,
+        starts, ends, size, after, least, dtypes.load_of(result), found,
     )  # fmt: skip
-    if bounds and np.isinf(numbers).any():
-        few = np.isnan(found)
+    if has_infinite:
+        few, bounds = np.isnan(found), _bounds(windows, rows.shape[1])
         plus, minus = (_counted(numbers == x, *bounds) > 0 for x in (np.inf, -np.inf))
         found[plus], found[minus] = np.inf, -np.inf
         found[few | ((plus & minus) if free is None else (plus | minus))] = np.nan

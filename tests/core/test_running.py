@@ -196,6 +196,27 @@ def test_nans_in_several_rows():
         assert np.array_equal(np.moveaxis(found, axis, -1), want, equal_nan=True)
 
 
+@pytest.mark.parametrize(("rolling", "whole", "ddof"), WINDOWS)
+@pytest.mark.parametrize("kind", [*KINDS, "gaps"])
+def test_windows_of_many_rows(rolling, whole, ddof, kind):
+    """Rows move side by side in the lanes of a vector: also the first and the last windows."""
+    rng = np.random.default_rng(7)
+    how = {} if ddof is None else {"ddof": ddof}
+    for rows, n, size, center in ((8, 70, 70, True), (19, 40, 7, False), (9, 5, 11, True)):
+        x = numbers(rng, "float64", (rows, n), kind)
+        if kind == "gaps":
+            x[rng.random(x.shape) < 0.3] = np.nan
+        ends = np.arange(1, n + 1) + ((size - 1) // 2 if center else 0)
+        starts, ends = np.clip(ends - size, 0, n), np.minimum(ends, n)
+        want = [window_by_window(whole, row, starts, ends, 2, ddof) for row in x]
+        for same in (x, np.asfortranarray(x), np.repeat(x, 2, axis=1)[:, ::2], x[::-1].copy()[::-1]):
+            agree(rolling(same, size, 1, min_periods=2, center=center, **how), np.array(want))
+            found = rolling(same.T, size, 0, min_periods=2, center=center, **how)
+            agree(found, np.transpose(want))
+            found = rolling(same, (starts[::-1], ends[::-1]), 1, min_periods=2, **how)
+            agree(found[:, ::-1], np.array(want))
+
+
 def test_windows_in_any_order_and_along_any_axis():
     rng = np.random.default_rng(4)
     x = rng.standard_normal((3, 50, 4))
