@@ -41,7 +41,6 @@ typedef struct {
     gr_finish_sums *sums; /* NULL until needed */
     size_t row;
     int64_t start, end;
-    double count;
 } exact_window;
 
 typedef struct {
@@ -229,12 +228,10 @@ static bool finish_block(block *here, size_t n, unsigned char *out)
                                .second = {own->planes + 4 * STRIDE},
                                .n = of->divides ? own->counts : NULL,
                                .stride = STRIDE};
+    double least = (double)of->least, free = of->divides ? of->how.ddof : -1;
     bool any = false;
-    for (size_t i = 0; i < n; i++) {
-        double some = own->counts[i];
-        own->few[i] = some < (double)of->least || (of->divides && some <= of->how.ddof);
-        any |= own->few[i];
-    }
+    for (size_t i = 0; i < n; i++)
+        any |= own->few[i] = own->counts[i] < least || own->counts[i] <= free;
     own->unproven = false;
     bool done = gr_finish_groups(&of->how, planes, false, n, out, finish_exactly, here);
     for (size_t i = 0; i < n && any; i++)
@@ -302,7 +299,8 @@ static bool finish_lanes(block here, size_t count, size_t skipped)
     gr_roll how = {.step = of->step,
                    .apart = here.apart ? (ptrdiff_t)here.apart * of->step : of->row,
                    .has_squares = of->how.second_count,
-                   .stride = STRIDE};
+                   .stride = STRIDE,
+                   .width = lanes};
     size_t moves = 0, least = 0; /* since the sums began; before they begin again */
     own->unproven = true;
     for (size_t some; here.first < end && !gr_ask_for_interrupts(); here.first += some) {

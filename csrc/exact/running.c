@@ -23,15 +23,16 @@
 #include <string.h>
 
 enum {
-    BLOCK = 256,      /* entries of a row that are rounded together */
-    TILE = 256,       /* columns that are added together */
-    TASK = 1 << 15,   /* elements of a task, about */
-    CHUNK = 1 << 16,  /* elements of a chunk of a long row at least */
-    MOST_CHUNKS = 64, /* of a row */
-    MERGES = 16,      /* bound of the additions to `tail` beyond one per element */
-    FEW_COLUMNS = 32, /* fewer columns are added one by one, a block of each in turn */
-    AS_ROWS = 8,      /* fewer columns are treated as rows if that gives all threads work */
-    SHORT_ROW = 72    /* elements; shorter rows are added together, as columns are */
+    BLOCK = 256, /* entries of a row, or of few columns, that are rounded together */
+    TILE = 256,  /* columns that are added together */
+    ROOM = TILE + GR_MOST_VECTOR, /* numbers of a plane */
+    TASK = 1 << 15,               /* elements of a task, about */
+    CHUNK = 1 << 16,              /* elements of a chunk of a long row at least */
+    MOST_CHUNKS = 64,             /* of a row */
+    MERGES = 16,                  /* bound of the additions to `tail` beyond one per element */
+    FEW_COLUMNS = 32,             /* of fewer columns, a block of rows is rounded together */
+    AS_ROWS = 8,   /* fewer columns are treated as rows if that gives all threads work */
+    SHORT_ROW = 72 /* elements; shorter rows are added together, as columns are */
 };
 
 /* A row, or one of some columns, while it is added up. */
@@ -44,7 +45,8 @@ typedef struct {
 
 /* The memory of a task. */
 typedef struct {
-    double planes[4 * TILE], x[TILE], rounded[TILE], margin[TILE];
+    double planes[4 * ROOM], x[ROOM], rounded[ROOM], margin[ROOM];
+    double sums[FEW_COLUMNS * GR_ROLL_NUMBERS]; /* of few columns */
     unsigned char raw[TILE * sizeof(double)];
     line lines[TILE];
 } memory;
@@ -72,14 +74,14 @@ static gr_spaced spaced(const gr_running *of, const unsigned char *in, ptrdiff_t
 
 /* Copies n elements as float64 numbers. */
 static void read(const gr_running *of, const unsigned char *in, ptrdiff_t step, size_t n,
-                 memory *own)
+                 unsigned char *raw, double *to)
 {
     gr_spaced from = spaced(of, in, step);
     if (step != (ptrdiff_t)from.size || of->swapped) {
-        gr_gather(own->raw, &from, n);
-        in = own->raw;
+        gr_gather(raw, &from, n);
+        in = raw;
     }
-    gr_proven_best()->widen(of->load, in, n, own->x);
+    gr_proven_best()->widen(of->load, in, n, to);
 }
 
 /* Splits an exact sum into float64 numbers. */
@@ -165,9 +167,9 @@ static void add_numbers(const double *x, size_t n, bool is_wide, gr_proven3 *sum
             at.bound += gr_magnitude(error);
         }
         planes[i] = at.sum;
-        planes[BLOCK + i] = at.rest;
-        planes[2 * BLOCK + i] = at.tail;
-        planes[3 * BLOCK + i] = at.bound;
+        planes[ROOM + i] = at.rest;
+        planes[2 * ROOM + i] = at.tail;
+        planes[3 * ROOM + i] = at.bound;
     }
     *sum = at;
 }
@@ -181,16 +183,15 @@ static bool add_row(const division *all, line *row, gr_proven3 *sum, size_t firs
     for (size_t some; first < end && !gr_ask_for_interrupts(); first += some) {
         some = gr_least(end - first, BLOCK);
         gr_arithmetic before = gr_begin_plain();
-        read(of, row->in + (ptrdiff_t)first * of->axis.in, of->axis.in, some, own);
+        read(of, row->in + (ptrdiff_t)first * of->axis.in, of->axis.in, some, own->raw, own->x);
         add_numbers(own->x, some, is_wide, sum, own->planes);
-        bool proven = gr_proven_best()->round_sums(own->planes, BLOCK, some, all->factor,
-                                                   all->format.fraction, all->format.unit,
-                                                   own->rounded, own->margin);
+        bool proven =
+            gr_proven_best()->round_sums(own->planes, ROOM, some, all->factor, all->format.fraction,
+                                         all->format.unit, own->rounded, own->margin);
         gr_store_floats(row->out + (ptrdiff_t)first * of->axis.out, of->axis.out, own->rounded,
                         some, of->target);
         for (size_t i = 0; i < some && !proven; i++)
-            if (!(own->margin[i] > 0) &&
-                !store_alone(all, row, first + i, own->planes + i, BLOCK) &&
+            if (!(own->margin[i] > 0) && !store_alone(all, row, first + i, own->planes + i, ROOM) &&
                 !store_exactly(all, row, first + i, own->x[i])) {
                 gr_end_plain(before);
                 return false;
@@ -228,24 +229,24 @@ static bool add_columns(const division *all, size_t unit, const gr_axes_place *a
         gr_proven3 sum;
         own->lines[k] = line_of(all, unit, at, first + k, &sum);
         own->planes[k] = sum.sum;
-        own->planes[TILE + k] = sum.rest;
-        own->planes[2 * TILE + k] = sum.tail;
-        own->planes[3 * TILE + k] = sum.bound;
+        own->planes[ROOM + k] = sum.rest;
+        own->planes[2 * ROOM + k] = sum.tail;
+        own->planes[3 * ROOM + k] = sum.bound;
     }
     for (size_t i = 0; i < of->axis.size && done && !gr_ask_for_interrupts(); i++) {
         const unsigned char *row = (const unsigned char *)own->x;
         ptrdiff_t down = (ptrdiff_t)i;
         gr_arithmetic before = gr_begin_plain();
-        read(of, own->lines[0].in + down * of->axis.in, columns->in, width, own);
-        kernels->columns_f64(&row, 1, whole, own->planes, TILE);
+        read(of, own->lines[0].in + down * of->axis.in, columns->in, width, own->raw, own->x);
+        kernels->columns_f64(&row, 1, whole, own->planes, ROOM);
         bool proven =
-            kernels->round_sums(own->planes, TILE, whole, all->factor, all->format.fraction,
+            kernels->round_sums(own->planes, ROOM, whole, all->factor, all->format.fraction,
                                 all->format.unit, own->rounded, own->margin);
         gr_store_floats(own->lines[0].out + down * of->axis.out, columns->out, own->rounded, width,
                         of->target);
         for (size_t k = 0; k < width && !proven && done; k++)
             done = own->margin[k] > 0 ||
-                   store_alone(all, &own->lines[k], i, own->planes + k, TILE) ||
+                   store_alone(all, &own->lines[k], i, own->planes + k, ROOM) ||
                    store_exactly(all, &own->lines[k], i, own->x[k]);
         gr_end_plain(before);
     }
@@ -254,18 +255,63 @@ static bool add_columns(const division *all, size_t unit, const gr_axes_place *a
     return done;
 }
 
-/* The same for few columns, one at a time: a block of each in turn, while its lines are cached. */
+/* The same for few columns: their sums stay in the lanes of vectors. Lanes without a column take
+ * the elements of the next row, whose entries replace theirs. */
 static bool add_few_columns(const division *all, size_t unit, const gr_axes_place *at, memory *own)
 {
     const gr_running *of = all->of;
-    size_t n = of->axis.size, width = all->columns->size;
-    gr_proven3 sums[FEW_COLUMNS];
+    const gr_axis *columns = all->columns;
+    const gr_proven_kernels *kernels = gr_proven_best();
+    const size_t lanes = kernels->vector / 2, width = columns->size, n = of->axis.size;
+    gr_roll how = {.step = (ptrdiff_t)width,
+                   .apart = 1,
+                   .stride = ROOM,
+                   .width = width,
+                   .factor = 1,
+                   .takes_nan = true};
+    bool is_packed = of->axis.in == (ptrdiff_t)width * columns->in &&
+                     of->axis.out == (ptrdiff_t)width * columns->out;
+    const size_t rows = BLOCK / width;
     bool done = true;
-    for (size_t k = 0; k < width; k++)
-        own->lines[k] = line_of(all, unit, at, k, &sums[k]);
-    for (size_t first = 0; first < n && done && !gr_interrupted(); first += BLOCK)
-        for (size_t k = 0; k < width && done; k++)
-            done = add_row(all, &own->lines[k], &sums[k], first, gr_least(first + BLOCK, n), own);
+    memset(own->x, 0, sizeof own->x);
+    memset(own->sums, 0, sizeof own->sums);
+    for (size_t k = 0; k < width; k++) {
+        gr_proven3 sum;
+        double *to = own->sums + k / lanes * lanes * GR_ROLL_NUMBERS + k % lanes;
+        own->lines[k] = line_of(all, unit, at, k, &sum);
+        to[0] = sum.sum;
+        to[lanes] = sum.rest;
+        to[2 * lanes] = sum.tail;
+        to[3 * lanes] = sum.bound;
+    }
+    for (size_t first = 0, some; first < n && done && !gr_ask_for_interrupts(); first += some) {
+        ptrdiff_t down = (ptrdiff_t)first;
+        some = gr_least(n - first, rows);
+        gr_arithmetic before = gr_begin_plain();
+        const unsigned char *in = own->lines[0].in + down * of->axis.in;
+        unsigned char *out = own->lines[0].out + down * of->axis.out;
+        for (size_t i = 0; i < some; i += is_packed ? some : 1)
+            read(of, in + (ptrdiff_t)i * of->axis.in, columns->in, is_packed ? some * width : width,
+                 own->raw, own->x + i * width);
+        for (size_t group = (width + lanes - 1) / lanes; group-- > 0;) {
+            how.enters = own->x + group * lanes;
+            kernels->roll(&how, some, own->sums + group * lanes * GR_ROLL_NUMBERS,
+                          own->planes + group * lanes, NULL);
+        }
+        bool proven =
+            kernels->round_sums(own->planes, ROOM, some * width, all->factor, all->format.fraction,
+                                all->format.unit, own->rounded, own->margin);
+        for (size_t i = 0; i < some; i += is_packed ? some : 1)
+            gr_store_floats(out + (ptrdiff_t)i * of->axis.out, columns->out,
+                            own->rounded + i * width, is_packed ? some * width : width, of->target);
+        for (size_t i = 0; i < some * width && !proven && done; i++) {
+            line *one = &own->lines[i % width];
+            done = own->margin[i] > 0 ||
+                   store_alone(all, one, first + i / width, own->planes + i, ROOM) ||
+                   store_exactly(all, one, first + i / width, own->x[i]);
+        }
+        gr_end_plain(before);
+    }
     for (size_t k = 0; k < width && !of->before; k++)
         free(own->lines[k].exact);
     return done;
