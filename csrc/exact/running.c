@@ -19,6 +19,7 @@
 #include "threads/processors.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -215,100 +216,61 @@ static line line_of(const division *all, size_t unit, const gr_axes_place *at, s
                   .exact = sum_before(of, index, sum)};
 }
 
+/* Adds some columns: the sums of few stay in the lanes of vectors, for some rows; lanes without a
+ * column take elements of the next row, whose entries replace theirs. Others stay in the planes. */
 static bool add_columns(const division *all, size_t unit, const gr_axes_place *at, size_t first,
                         size_t width, memory *own)
 {
     const gr_running *of = all->of;
     const gr_axis *columns = all->columns;
     const gr_proven_kernels *kernels = gr_proven_best();
-    size_t whole = (width + GR_MOST_VECTOR - 1) / GR_MOST_VECTOR * GR_MOST_VECTOR;
+    const size_t n = of->axis.size, lanes = kernels->vector / 2;
+    const bool is_few = columns->size < FEW_COLUMNS && n >= SHORT_ROW;
+    const size_t rows = is_few ? BLOCK / width : 1;
+    const size_t whole = (width + GR_MOST_VECTOR - 1) / GR_MOST_VECTOR * GR_MOST_VECTOR;
+    const bool is_packed = of->axis.in == (ptrdiff_t)width * columns->in &&
+                           of->axis.out == (ptrdiff_t)width * columns->out;
+    gr_roll how = {
+        .step = (ptrdiff_t)width, .apart = 1, .stride = ROOM, .width = width, .factor = 1};
     bool done = true;
-    memset(own->planes, 0, sizeof own->planes);
-    memset(own->x, 0, sizeof own->x);
+    how.takes_nan = true;
+    memset(own, 0, offsetof(memory, lines));
     for (size_t k = 0; k < width; k++) {
         gr_proven3 sum;
+        double *to =
+            is_few ? own->sums + k / lanes * lanes * GR_ROLL_NUMBERS + k % lanes : own->planes + k;
+        size_t stride = is_few ? lanes : ROOM;
         own->lines[k] = line_of(all, unit, at, first + k, &sum);
-        own->planes[k] = sum.sum;
-        own->planes[ROOM + k] = sum.rest;
-        own->planes[2 * ROOM + k] = sum.tail;
-        own->planes[3 * ROOM + k] = sum.bound;
-    }
-    for (size_t i = 0; i < of->axis.size && done && !gr_ask_for_interrupts(); i++) {
-        const unsigned char *row = (const unsigned char *)own->x;
-        ptrdiff_t down = (ptrdiff_t)i;
-        gr_arithmetic before = gr_begin_plain();
-        read(of, own->lines[0].in + down * of->axis.in, columns->in, width, own->raw, own->x);
-        kernels->columns_f64(&row, 1, whole, own->planes, ROOM);
-        bool proven =
-            kernels->round_sums(own->planes, ROOM, whole, all->factor, all->format.fraction,
-                                all->format.unit, own->rounded, own->margin);
-        gr_store_floats(own->lines[0].out + down * of->axis.out, columns->out, own->rounded, width,
-                        of->target);
-        for (size_t k = 0; k < width && !proven && done; k++)
-            done = own->margin[k] > 0 ||
-                   store_alone(all, &own->lines[k], i, own->planes + k, ROOM) ||
-                   store_exactly(all, &own->lines[k], i, own->x[k]);
-        gr_end_plain(before);
-    }
-    for (size_t k = 0; k < width && !of->before; k++)
-        free(own->lines[k].exact);
-    return done;
-}
-
-/* The same for few columns: their sums stay in the lanes of vectors. Lanes without a column take
- * the elements of the next row, whose entries replace theirs. */
-static bool add_few_columns(const division *all, size_t unit, const gr_axes_place *at, memory *own)
-{
-    const gr_running *of = all->of;
-    const gr_axis *columns = all->columns;
-    const gr_proven_kernels *kernels = gr_proven_best();
-    const size_t lanes = kernels->vector / 2, width = columns->size, n = of->axis.size;
-    gr_roll how = {.step = (ptrdiff_t)width,
-                   .apart = 1,
-                   .stride = ROOM,
-                   .width = width,
-                   .factor = 1,
-                   .takes_nan = true};
-    bool is_packed = of->axis.in == (ptrdiff_t)width * columns->in &&
-                     of->axis.out == (ptrdiff_t)width * columns->out;
-    const size_t rows = BLOCK / width;
-    bool done = true;
-    memset(own->x, 0, sizeof own->x);
-    memset(own->sums, 0, sizeof own->sums);
-    for (size_t k = 0; k < width; k++) {
-        gr_proven3 sum;
-        double *to = own->sums + k / lanes * lanes * GR_ROLL_NUMBERS + k % lanes;
-        own->lines[k] = line_of(all, unit, at, k, &sum);
         to[0] = sum.sum;
-        to[lanes] = sum.rest;
-        to[2 * lanes] = sum.tail;
-        to[3 * lanes] = sum.bound;
+        to[stride] = sum.rest;
+        to[2 * stride] = sum.tail;
+        to[3 * stride] = sum.bound;
     }
-    for (size_t first = 0, some; first < n && done && !gr_ask_for_interrupts(); first += some) {
-        ptrdiff_t down = (ptrdiff_t)first;
-        some = gr_least(n - first, rows);
+    for (size_t row = 0, some; row < n && done && !gr_ask_for_interrupts(); row += some) {
+        some = gr_least(n - row, rows);
+        const unsigned char *in = own->lines[0].in + (ptrdiff_t)row * of->axis.in;
+        const unsigned char *x = (const unsigned char *)own->x;
+        unsigned char *out = own->lines[0].out + (ptrdiff_t)row * of->axis.out;
+        size_t entries = some * width, together = is_packed ? entries : width;
         gr_arithmetic before = gr_begin_plain();
-        const unsigned char *in = own->lines[0].in + down * of->axis.in;
-        unsigned char *out = own->lines[0].out + down * of->axis.out;
-        for (size_t i = 0; i < some; i += is_packed ? some : 1)
-            read(of, in + (ptrdiff_t)i * of->axis.in, columns->in, is_packed ? some * width : width,
-                 own->raw, own->x + i * width);
-        for (size_t group = (width + lanes - 1) / lanes; group-- > 0;) {
-            how.enters = own->x + group * lanes;
-            kernels->roll(&how, some, own->sums + group * lanes * GR_ROLL_NUMBERS,
-                          own->planes + group * lanes, NULL);
+        for (size_t i = 0; i < entries; i += together, in += of->axis.in)
+            read(of, in, columns->in, together, own->raw, own->x + i);
+        for (size_t k = (width + lanes - 1) / lanes * lanes; k > 0 && is_few;) {
+            how.enters = own->x + (k -= lanes);
+            kernels->roll(&how, some, own->sums + k * GR_ROLL_NUMBERS, own->planes + k, NULL);
         }
+        if (!is_few)
+            kernels->columns_f64(&x, 1, whole, own->planes, ROOM);
         bool proven =
-            kernels->round_sums(own->planes, ROOM, some * width, all->factor, all->format.fraction,
+            kernels->round_sums(own->planes, ROOM, entries, all->factor, all->format.fraction,
                                 all->format.unit, own->rounded, own->margin);
-        for (size_t i = 0; i < some; i += is_packed ? some : 1)
-            gr_store_floats(out + (ptrdiff_t)i * of->axis.out, columns->out,
-                            own->rounded + i * width, is_packed ? some * width : width, of->target);
-        for (size_t i = 0; i < some * width && !proven && done; i++) {
+        for (size_t i = 0; i < entries; i += together, out += of->axis.out)
+            gr_store_floats(out, columns->out, own->rounded + i, together, of->target);
+        for (size_t i = 0; i < entries && !proven && done; i++) {
             line *one = &own->lines[i % width];
-            done = own->margin[i] > 0 ||
-                   store_alone(all, one, first + i / width, own->planes + i, ROOM) ||
-                   store_exactly(all, one, first + i / width, own->x[i]);
+            size_t k = row + i / width;
+            done = own->margin[i] > 0 || store_alone(all, one, k, own->planes + i, ROOM) ||
+                   store_exactly(all, one, k, own->x[i]);
         }
         gr_end_plain(before);
     }
@@ -351,8 +313,6 @@ static bool run_unit(const division *all, size_t unit, memory *own)
     gr_axes_place at = place_of(all, unit / all->tiles);
     if (of->offsets)
         return run_segment(all, &at, unit % all->tiles, own);
-    if (all->columns && all->columns->size < FEW_COLUMNS && of->axis.size >= SHORT_ROW)
-        return add_few_columns(all, unit, &at, own);
     if (all->columns) {
         size_t first = unit % all->tiles * TILE;
         return add_columns(all, unit / all->tiles, &at, first,
