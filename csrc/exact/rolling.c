@@ -28,19 +28,22 @@ enum {
     MERGES = 64 /* bound of the additions to `tail` beyond two per element */
 };
 
-/* The sums of a window. */
 typedef struct {
     int64_t start, end;
+} span;
+
+/* The sums of a window, and the number of elements that entered or left since they began. */
+typedef struct {
+    span at;
     gr_proven3 sum, squares;
-    double count;
-    double moves; /* elements that entered or left since the sums began */
+    double count, moves;
 } window;
 
-/* The same in integers. */
+/* The same in integers: NULL until needed. */
 typedef struct {
-    gr_finish_sums *sums; /* NULL until needed */
+    gr_finish_sums *sums;
     size_t row;
-    int64_t start, end;
+    span at;
 } exact_window;
 
 typedef struct {
@@ -64,11 +67,29 @@ static int64_t within(int64_t x, const gr_rolling *of)
 }
 
 /* Window k of a row. */
-INLINE void find(const gr_rolling *of, size_t k, int64_t *start, int64_t *end)
+INLINE span find(const gr_rolling *of, size_t k)
 {
     int64_t last = (int64_t)k + 1 + of->after;
-    *start = of->starts ? of->starts[k] : within(last - of->size, of);
-    *end = of->ends ? of->ends[k] : within(last, of);
+    return (span){of->starts ? of->starts[k] : within(last - of->size, of),
+                  of->ends ? of->ends[k] : within(last, of)};
+}
+
+/* Moves to a window by one element, whose index it returns, with 1 if it enters, -1 if it leaves;
+ * or -1 when it is there. */
+INLINE int64_t step(span *at, span to, int *sign)
+{
+    *sign = at->end < to.end || at->start > to.start ? 1 : -1;
+    return at->end < to.end       ? at->end++
+           : at->start > to.start ? --at->start
+           : at->end > to.end     ? --at->end
+           : at->start < to.start ? at->start++
+                                  : -1;
+}
+
+/* Whether fewer elements enter or leave than are in the window. */
+INLINE bool is_near(span at, span to)
+{
+    return llabs(to.start - at.start) + llabs(to.end - at.end) <= to.end - to.start;
 }
 
 /* Adds x, or takes it away if `sign` is -1. */
@@ -89,13 +110,6 @@ INLINE void add(bool has_squares, window *to, double x, double sign)
         to->squares.bound += lost; /* the product's rounding error may be no float64 */
 }
 
-/* Elements that enter or leave between two windows. */
-INLINE int64_t distance(int64_t start, int64_t end, int64_t new_start, int64_t new_end)
-{
-    int64_t first = new_start - start, last = new_end - end;
-    return (first < 0 ? -first : first) + (last < 0 ? -last : last);
-}
-
 static void store(const gr_proven3 *sum, double moves, double *planes)
 {
     planes[0] = sum->sum;
@@ -104,36 +118,24 @@ static void store(const gr_proven3 *sum, double moves, double *planes)
     planes[3 * STRIDE] = (2 * moves + MERGES) * 0x1p-52 * (1 + 0x1p-50) * sum->bound;
 }
 
-/* Moves to a window. */
-INLINE void move(bool has_squares, const double *x, int64_t start, int64_t end, window *to)
-{
-    window at = *to;
-    while (at.end < end)
-        add(has_squares, &at, x[at.end++], 1);
-    while (at.start > start)
-        add(has_squares, &at, x[--at.start], 1);
-    while (at.end > end)
-        add(has_squares, &at, x[--at.end], -1);
-    while (at.start < start)
-        add(has_squares, &at, x[at.start++], -1);
-    *to = at;
-}
-
 /* Stores the sums of n windows. */
 INLINE void add_windows(bool has_squares, const gr_rolling *of, const double *x, size_t first,
-                        size_t n, window *at, memory *own)
+                        size_t n, window *from, memory *own)
 {
+    window now = *from;
     for (size_t i = 0; i < n; i++) {
-        int64_t start, end;
-        find(of, first + i, &start, &end);
-        if (distance(at->start, at->end, start, end) > end - start)
-            *at = (window){.start = start, .end = start};
-        move(has_squares, x, start, end, at);
-        own->counts[i] = at->count;
-        store(&at->sum, at->moves, own->planes + i);
+        span to = find(of, first + i);
+        int sign;
+        if (!is_near(now.at, to))
+            now = (window){.at = {to.start, to.start}};
+        for (int64_t k; (k = step(&now.at, to, &sign)) >= 0;)
+            add(has_squares, &now, x[k], sign);
+        own->counts[i] = now.count;
+        store(&now.sum, now.moves, own->planes + i);
         if (has_squares)
-            store(&at->squares, at->moves, own->planes + 4 * STRIDE + i);
+            store(&now.squares, now.moves, own->planes + 4 * STRIDE + i);
     }
+    *from = now;
 }
 
 /* Windows that are finished together: consecutive ones of a row from `first` on; or, with 2^log
@@ -161,60 +163,43 @@ INLINE size_t number_of(const block *here, size_t i)
     return here->first + lane_of(here, i) * here->apart + (i >> here->log);
 }
 
-static void add_exactly(exact_window *to, double x, int sign)
-{
-    const gr_format format = gr_format_of(GR_LOAD_f64);
-    const double one = 1;
-    uint64_t bits = gr_element_bits(&x, sizeof x);
-    if (x != x)
-        return;
-    gr_products_add(&to->sums->first[0], bits, gr_element_bits(&one, sizeof one), sign, format);
-    gr_products_add(&to->sums->second[0], bits, bits, sign, format);
-}
-
-/* Moves the integers of a lane to a window. */
-static bool move_exactly(const gr_rolling *of, exact_window *to, size_t row, int64_t start,
-                         int64_t end)
-{
-    const double *x = of->in + (ptrdiff_t)row * of->row;
-    bool is_new = !to->sums;
-    if (is_new && !(to->sums = malloc(sizeof *to->sums)))
-        return false;
-    if (is_new || to->row != row || distance(to->start, to->end, start, end) > end - start) {
-        gr_products_init(&to->sums->first[0]);
-        gr_products_init(&to->sums->second[0]);
-        to->row = row;
-        to->start = to->end = start;
-    }
-    for (size_t i = 1; to->start != start || to->end != end; i++) {
-        if (i % BLOCK == 0 && gr_ask_for_interrupts())
-            break;
-        if (to->end < end)
-            add_exactly(to, x[to->end++ * of->step], 1);
-        else if (to->start > start)
-            add_exactly(to, x[--to->start * of->step], 1);
-        else if (to->end > end)
-            add_exactly(to, x[--to->end * of->step], -1);
-        else
-            add_exactly(to, x[to->start++ * of->step], -1);
-    }
-    return true;
-}
-
+/* Moves the integers of the lane to the window, and finishes it. */
 static bool finish_exactly(void *context, size_t i, double n, double mean, unsigned char *out)
 {
     const block *here = context;
+    const gr_rolling *of = here->of;
+    const gr_format format = gr_format_of(GR_LOAD_f64);
+    const uint64_t one = (uint64_t)1023 << 52; /* the bits of 1 */
+    const size_t row = row_of(here, i);
+    const double *x = of->in + (ptrdiff_t)row * of->row;
+    const span to = find(of, number_of(here, i));
     exact_window *exact = &here->own->exact[lane_of(here, i)];
-    int64_t start, end;
+    bool is_new = !exact->sums;
+    int sign;
     if (here->own->few[i])
         return true;
     here->own->unproven = true;
-    find(here->of, number_of(here, i), &start, &end);
-    if (!move_exactly(here->of, exact, row_of(here, i), start, end))
+    if (is_new && !(exact->sums = malloc(sizeof *exact->sums)))
         return false;
-    exact->sums->n = here->of->divides ? n : 1;
+    if (is_new || exact->row != row || !is_near(exact->at, to)) {
+        gr_products_init(&exact->sums->first[0]);
+        gr_products_init(&exact->sums->second[0]);
+        exact->row = row;
+        exact->at = (span){to.start, to.start};
+    }
+    for (int64_t k; (k = step(&exact->at, to, &sign)) >= 0;) {
+        uint64_t bits = gr_element_bits(&x[k * of->step], sizeof *x);
+        if (k % BLOCK == 0 && gr_ask_for_interrupts())
+            break;
+        if (gr_element_flag(bits, format)) /* a nan */
+            continue;
+        gr_products_add(&exact->sums->first[0], bits, one, sign, format);
+        if (of->how.second_count)
+            gr_products_add(&exact->sums->second[0], bits, bits, sign, format);
+    }
+    exact->sums->n = of->divides ? n : 1;
     exact->sums->mean = mean;
-    gr_finish_in_integers(&here->of->how, exact->sums, out);
+    gr_finish_in_integers(&of->how, exact->sums, out);
     return true;
 }
 
@@ -249,16 +234,17 @@ static unsigned char *result_at(const gr_rolling *of, size_t row, size_t k)
 static bool finish_windows(const gr_rolling *of, size_t row, size_t first, size_t end, memory *own)
 {
     const double *x = of->in + (ptrdiff_t)row * of->row;
-    window at = {.start = INT64_MAX / 2}; /* forces fresh sums */
+    const span far = {INT64_MAX / 2, INT64_MAX / 2}; /* forces fresh sums */
+    window now = {.at = far};
     own->unproven = false;
     for (size_t some; first < end && !gr_ask_for_interrupts(); first += some) {
         some = gr_least(end - first, BLOCK);
-        if (own->unproven && at.moves > 2 * (double)(at.end - at.start))
-            at.start = INT64_MAX / 2;
+        if (own->unproven && now.moves > 2 * (double)(now.at.end - now.at.start))
+            now.at = far;
         if (of->how.second_count)
-            add_windows(true, of, x, first, some, &at, own);
+            add_windows(true, of, x, first, some, &now, own);
         else
-            add_windows(false, of, x, first, some, &at, own);
+            add_windows(false, of, x, first, some, &now, own);
         block here = {of, own, row, first, 1, 0};
         if (!finish_block(&here, some, result_at(of, row, first)))
             return false;

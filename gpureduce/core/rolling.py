@@ -101,16 +101,13 @@ def _results(
         raise ValueError("integers beyond 2^53 cannot be used: windows convert them to float64")
     numbers = pieces[0].astype(np.float64, copy=False)
     in_columns = starts is None and len(rows) >= _ROWS and rows.strides[0] < rows.strides[1]
-    if not in_columns:
-        numbers = np.ascontiguousarray(numbers)
-    elif not numbers.flags.aligned or any(step % 8 for step in numbers.strides):
-        numbers = numbers.copy("K")
+    numbers = np.require(numbers, requirements=["A"] if in_columns else ["A", "C"])
     found = np.empty((count, len(rows)) if in_columns else (len(rows), count), result)
     found = found.T if in_columns else found
     if not found.size:
         return found
-    infinite = None if np.isfinite(numbers).all() else np.isinf(numbers)
-    has_infinite = infinite is not None and bool(infinite.any())
+    infinite = np.isinf(numbers) if not np.isfinite(numbers).all() else np.array(False)
+    has_infinite = bool(infinite.any())
     _host.rolling(
         RATIO if free is None else VARIANCE, root, mean or free is not None, free or 0.0,
         np.where(infinite, 0, numbers) if has_infinite else numbers,

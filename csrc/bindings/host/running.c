@@ -105,19 +105,18 @@ PyObject *gr_py_running_sums(PyObject *Py_UNUSED(module), PyObject *args)
 static bool take_rows(PyArrayObject *array, PyArrayObject *out, gr_rolling *of)
 {
     ptrdiff_t size = (ptrdiff_t)gr_load_size(of->how.target), wide = sizeof(double);
+    bool any_step = of->rows >= GR_ROLL_ROWS && !of->starts;
     if (PyArray_NDIM(out) != 2 || PyArray_ITEMSIZE(out) != size || !PyArray_ISBEHAVED(out) ||
         PyArray_ITEMSIZE(array) != wide || !PyArray_ISBEHAVED_RO(array) ||
         PyArray_DIM(out, 0) != (npy_intp)of->rows || PyArray_DIM(out, 1) != (npy_intp)of->windows)
         return false;
-    ptrdiff_t step = of->n > 1 ? PyArray_STRIDE(array, 1) : wide, row = PyArray_STRIDE(array, 0);
     of->in = PyArray_DATA(array);
     of->out = PyArray_DATA(out);
-    of->row = row / wide;
-    of->step = step / wide;
+    of->row = PyArray_STRIDE(array, 0) / wide;
+    of->step = of->n > 1 ? PyArray_STRIDE(array, 1) / wide : 1;
     of->out_row = PyArray_STRIDE(out, 0);
     of->out_step = of->windows > 1 ? PyArray_STRIDE(out, 1) : size;
-    bool any_step = of->rows >= GR_ROLL_ROWS && !of->starts;
-    return row % wide == 0 && step % wide == 0 && (of->step == 1 || any_step) &&
+    return (of->step == 1 || any_step) &&
            (of->out_step == size || (of->out_row == size && any_step));
 }
 
