@@ -153,11 +153,6 @@ INLINE size_t lane_of(const block *here, size_t i)
     return i & (((size_t)1 << here->log) - 1);
 }
 
-INLINE size_t row_of(const block *here, size_t i)
-{
-    return here->row + (here->apart ? 0 : lane_of(here, i));
-}
-
 INLINE size_t number_of(const block *here, size_t i)
 {
     return here->first + lane_of(here, i) * here->apart + (i >> here->log);
@@ -170,7 +165,7 @@ static bool finish_exactly(void *context, size_t i, double n, double mean, unsig
     const gr_rolling *of = here->of;
     const gr_format format = gr_format_of(GR_LOAD_f64);
     const uint64_t one = (uint64_t)1023 << 52; /* the bits of 1 */
-    const size_t row = row_of(here, i);
+    const size_t row = here->row + (here->apart ? 0 : lane_of(here, i));
     const double *x = of->in + (ptrdiff_t)row * of->row;
     const span to = find(of, number_of(here, i));
     exact_window *exact = &here->own->exact[lane_of(here, i)];
@@ -264,7 +259,8 @@ static void store_lanes(const block *here, size_t steps, size_t skipped)
                               .in_step = (ptrdiff_t)(lanes * size),
                               .size = size,
                               .parts = 1};
-            gr_gather(result_at(of, row_of(here, l), number_of(here, l)), &lane, steps);
+            gr_gather(result_at(of, here->row + (here->apart ? 0 : l), number_of(here, l)), &lane,
+                      steps);
         }
         return;
     }
@@ -361,9 +357,9 @@ static void run_task(size_t task, void *context)
 
 bool gr_rolling_results(const gr_rolling *of)
 {
-    size_t share = of->windows / (size_t)gr_thread_count(), together = LANES;
+    size_t share = of->windows / (size_t)gr_thread_count(), rows = of->rows < LANES ? 1 : LANES;
     size_t task = TASK + gr_least(share, SIZES * (size_t)of->size);
-    division all = {of, gr_least(of->rows, together), (of->windows - 1) / task + 1, task, false};
+    division all = {of, rows, (of->windows - 1) / task + 1, task, false};
     if (task > of->windows)
         all.rows *= task / of->windows / all.rows + 1;
     gr_parallel(of->rows * of->windows < TASK ? 1 : 0,

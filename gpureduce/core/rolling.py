@@ -74,22 +74,6 @@ def _given(window: tuple[Any, ...], n: int) -> tuple[Array, Array]:
     return starts.astype(np.int64), ends.astype(np.int64)
 
 
-def _bounds(windows: _Windows, n: int) -> tuple[Array, Array]:
-    starts, ends, size, after, _ = windows
-    last = np.arange(1, n + 1) + after
-    return (np.clip(last - size, 0, n) if starts is None else starts,
-            np.minimum(last, n) if ends is None else ends)  # fmt: skip
-
-
-def _counted(which: Array, starts: Array, ends: Array) -> Array:
-    """How many elements of each window are marked."""
-    before = np.zeros((len(which), which.shape[1] + 1), np.int64)
-    np.cumsum(which, axis=1, out=before[:, 1:])
-    counts: Array = before.take(ends, axis=1)  # in C's order
-    counts -= before.take(starts, axis=1)
-    return counts
-
-
 def _results(
     rows: Array, windows: _Windows, result: np.dtype[Any], mean: bool, free: float | None,
     root: bool,
@@ -114,8 +98,8 @@ def _results(
         starts, ends, size, after, least, dtypes.load_of(result), found,
     )  # fmt: skip
     if has_infinite:
-        few, bounds = np.isnan(found), _bounds(windows, rows.shape[1])
-        plus, minus = (_counted(numbers == x, *bounds) > 0 for x in (np.inf, -np.inf))
+        few, how = np.isnan(found), ((*windows[:4], 0), np.dtype("f8"), False, None, False)
+        plus, minus = (_results(numbers == x, *how) > 0 for x in (np.inf, -np.inf))
         found[plus], found[minus] = np.inf, -np.inf
         found[few | ((plus & minus) if free is None else (plus | minus))] = np.nan
     return found
