@@ -85,6 +85,13 @@ def test_sums_go_on_after_the_digits_of_others(name, kind):
             agree(running.continued(first, axis, x.dtype, before * 0), exact.cumsum(first, axis))
 
 
+def test_numbers_that_three_floats_lose_come_back():
+    x = np.array([1e300, 1e200, 1e100, 1.0, -1e100, -1e200, -1e300])
+    for columns in (1, 3, 40):
+        found = exact.cumsum(np.repeat(np.tile(x, 11)[:, None], columns, axis=1), 0)
+        assert np.array_equal(found[6::7], np.repeat(np.arange(1.0, 12)[:, None], columns, axis=1))
+
+
 def test_partial_sums_beyond_the_largest_number():
     x = np.array([1.5e308, 1.5e308, -1.5e308, -1.5e308, 3.0])
     for at in range(1, 5):
@@ -241,6 +248,10 @@ def test_windows_of_integers(name):
         how = {"ddof": 1} if whole is exact.var else {}
         want += [whole(x[i : i + 3], **how) for i in range(298)]
         agree(rolling(x, 3), np.array(want))
+
+
+def test_windows_of_as_many_elements_as_ddof():
+    assert np.isnan(exact.rolling_var([1.0, 2.0, 4.0], 2, ddof=2)).all()
 
 
 def test_what_left_a_window_leaves_nothing():
