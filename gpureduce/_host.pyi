@@ -173,7 +173,6 @@ def rolling(
     ends: _Array | None,
     size: int,
     after: int,
-    counts: _Array | None,
     least: int,
     load: int,
     out: _Array,

@@ -175,14 +175,15 @@ NOINLINE bool gr_finish_groups(const gr_finish_how *how, gr_finish_planes from, 
 {
     const gr_proven_kernels *kernels = gr_proven_best();
     gr_format format = gr_format_of(how->target);
-    double n[BATCH], mean[BATCH] = {0}, value[4 * BATCH], rounded[BATCH], margin[BATCH];
+    double n[BATCH] = {0}, mean[BATCH] = {0}, value[4 * BATCH], rounded[BATCH], margin[BATCH];
     gr_finish_planes planes = from;
     size_t size = gr_load_size(how->target);
-    planes.n = n;
+    planes.n = from.n ? n : NULL;
     planes.mean = mean;
     for (size_t first = 0, some; first < groups && !gr_interrupted(); first += some) {
         some = gr_least(groups - first, BATCH);
-        fill(n, one_n ? from.n : from.n + first, some, one_n);
+        if (from.n)
+            fill(n, one_n ? from.n : from.n + first, some, one_n);
         if (from.mean)
             fill(mean, from.mean + first, some, false);
         kernels->finish(how, &planes, some, value);

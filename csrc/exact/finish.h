@@ -26,7 +26,7 @@ typedef struct {
 } gr_finish_how;
 
 /* Of each group: its unrounded sums (exact/axis_exact.h), n and the mean. A sum has four numbers,
- * `stride` numbers apart. */
+ * `stride` numbers apart. Without n, the results are the sums themselves. */
 typedef struct {
     const double *first[GR_FINISH_SUMS], *second[GR_FINISH_SUMS];
     const double *n, *mean;

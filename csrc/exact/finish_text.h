@@ -24,17 +24,33 @@ INLINE doubles load_doubles(const double *from)
     return x;
 }
 
+/* a / by, of numbers `by` >= 0, with one division. */
+INLINE approximate divided(approximate a, doubles by)
+{
+    doubles inverse = 1 / by, quotient = a.high * inverse, product = quotient * by;
+    doubles low = a.high - product, lost = two_sum(&low, -rest_of_product(quotient, by, product));
+    lost = magnitude(lost) + magnitude(two_sum(&low, a.low));
+    doubles rest = low, error = 2 * (a.error + lost) * inverse;
+    low *= inverse;
+    lanes64 is_whole = (lanes64)(error == 0) & (lanes64)(low * by == rest) &
+                       (lanes64)(rest_of_product(low, by, rest) == 0);
+    error += (doubles)((lanes64)(LOST * magnitude(quotient)) & ~is_whole);
+    return checked(quotient, low, error);
+}
+
 INLINE approximate finish_one(const gr_finish_how *how, const gr_finish_planes *of, size_t i)
 {
     doubles count = load_doubles(of->n + i);
     approximate n = exactly(count), below = n, squares;
     approximate above = total_of(of->first, how->first_count, of->stride, i);
+    if (how->kind == GR_FINISH_RATIO && !how->second_count)
+        return divided(above, count);
     if (how->kind != GR_FINISH_RATIO)
         below = free_of(count, how->ddof);
     if (how->second_count)
         squares = total_of(of->second, how->second_count, of->stride, i);
     if (how->kind == GR_FINISH_RATIO) {
-        below = how->second_count ? squares : below;
+        below = squares;
     } else if (how->kind == GR_FINISH_VARIANCE) {
         above = product_of(n, squares);
         int pieces = how->first_count / how->parts;
@@ -52,40 +68,15 @@ INLINE approximate finish_one(const gr_finish_how *how, const gr_finish_planes *
     return quotient_of(above, below);
 }
 
-/* Quotients of sums that are single float64 numbers, as those of few float32 elements are: the
- * division rounds once. Returns false if some sum consists of more numbers. */
-INLINE bool divide_plainly(const gr_finish_how *how, const gr_finish_planes *of, size_t i,
-                           proven_lanes *value)
-{
-    approximate sum = approximate_of(of->first[0] + i, of->stride);
-    lanes64 more = (lanes64)sum.low | (lanes64)sum.error;
-    int64_t any = 0;
-    for (int k = 0; k < WIDTH; k++)
-        any |= more[k];
-    if (any & INT64_MAX)
-        return false;
-    doubles n = load_doubles(of->n + i), quotient = sum.high / n, back = quotient * n;
-    lanes64 is_whole =
-        (lanes64)(back == sum.high) & (lanes64)(rest_of_product(quotient, n, back) == 0);
-    *value = (proven_lanes){.sum = quotient};
-    if (how->target != GR_LOAD_f64) /* needs a second rounding */
-        value->bound = (doubles)((lanes64)(0x1p-53 * magnitude(quotient)) & ~is_whole);
-    return true;
-}
-
 static void finish(const gr_finish_how *how, const gr_finish_planes *of, size_t count,
                    double *planes)
 {
-    bool is_mean = how->kind == GR_FINISH_RATIO && !how->root && how->first_count == 1 &&
-                   how->second_count == 0;
     for (size_t i = 0; i < count; i += WIDTH) {
-        proven_lanes stored;
-        if (!is_mean || !divide_plainly(how, of, i, &stored)) {
-            approximate value = finish_one(how, of, i);
-            if (how->root)
-                value = root_of(value);
-            stored = (proven_lanes){value.high, value.low, {0}, value.error};
-        }
+        approximate value =
+            of->n ? finish_one(how, of, i) : approximate_of(of->first[0] + i, of->stride);
+        if (how->root)
+            value = root_of(value);
+        proven_lanes stored = {value.high, value.low, {0}, value.error};
         store_lanes(&stored, planes + i, GR_FINISH_BATCH);
     }
 }

@@ -77,18 +77,22 @@ typedef void gr_finish_kernel(const gr_finish_how *how, const gr_finish_planes *
                               double *planes);
 
 /* The sums of windows that move by `steps` elements, one in each lane: of elements, and of squares
- * or not. Lane l begins `apart` elements after lane l - 1; an element enters, and the one `before`
- * it leaves. The sums after each step go to two times four planes, lane by lane; their bounds times
- * `factor`. Without planes elements enter only. `lanes` holds the numbers of the sums. */
-enum { GR_ROLL_NUMBERS = 9 }; /* of a lane */
+ * or not. An element enters, and one leaves. `enters` and `leaves` are those of lane 0 at the first
+ * step, or NULL. The sums after each element that enters go to two times four planes, lane by lane;
+ * their bounds times `factor`. `counts`, or NULL, takes the numbers of their elements. A nan is
+ * left out unless `takes_nan`. Without planes, no sums are stored. `lanes` holds the numbers of the
+ * sums. */
+enum { GR_ROLL_NUMBERS = 10 }; /* of a lane */
 typedef struct {
-    const double *in;
-    size_t apart, before, stride;
-    bool has_squares;
+    const double *enters, *leaves;
+    ptrdiff_t step, apart; /* from an element to the next, and from a lane to the next */
+    size_t stride, width;  /* of planes; numbers from a step's sums to the next's, at most lanes */
+    bool has_squares, takes_nan;
     double factor;
 } gr_roll;
 
-typedef void gr_roll_kernel(const gr_roll *of, size_t steps, double *lanes, double *planes);
+typedef void gr_roll_kernel(const gr_roll *of, size_t steps, double *lanes, double *planes,
+                            double *counts);
 
 /* Exact sums of the columns of matrices, and of their squares: several float64 numbers each, which
  * are nan if they would be rounded. Each piece of GR_LEVEL_ROWS rows has sums of its own. The sums

@@ -19,19 +19,21 @@
 #include "threads/processors.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    BLOCK = 256,      /* entries of a row that are rounded together */
-    TILE = 256,       /* columns that are added together */
-    TASK = 1 << 15,   /* elements of a task, about */
-    CHUNK = 1 << 16,  /* elements of a chunk of a long row at least */
-    MOST_CHUNKS = 64, /* of a row */
-    MERGES = 16,      /* bound of the additions to `tail` beyond one per element */
-    FEW_COLUMNS = 32, /* fewer columns are added one by one, a block of each in turn */
-    AS_ROWS = 8,      /* fewer columns are treated as rows if that gives all threads work */
-    SHORT_ROW = 72    /* elements; shorter rows are added together, as columns are */
+    BLOCK = 256, /* entries of a row, or of few columns, that are rounded together */
+    TILE = 256,  /* columns that are added together */
+    ROOM = TILE + GR_MOST_VECTOR, /* numbers of a plane */
+    TASK = 1 << 15,               /* elements of a task, about */
+    CHUNK = 1 << 16,              /* elements of a chunk of a long row at least */
+    MOST_CHUNKS = 64,             /* of a row */
+    MERGES = 16,                  /* bound of the additions to `tail` beyond one per element */
+    FEW_COLUMNS = 32,             /* of fewer columns, a block of rows is rounded together */
+    AS_ROWS = 8,   /* fewer columns are treated as rows if that gives all threads work */
+    SHORT_ROW = 72 /* elements; shorter rows are added together, as columns are */
 };
 
 /* A row, or one of some columns, while it is added up. */
@@ -44,7 +46,8 @@ typedef struct {
 
 /* The memory of a task. */
 typedef struct {
-    double planes[4 * TILE], x[TILE], rounded[TILE], margin[TILE];
+    double planes[4 * ROOM], x[ROOM], rounded[ROOM], margin[ROOM];
+    double sums[FEW_COLUMNS * GR_ROLL_NUMBERS]; /* of few columns */
     unsigned char raw[TILE * sizeof(double)];
     line lines[TILE];
 } memory;
@@ -72,14 +75,14 @@ static gr_spaced spaced(const gr_running *of, const unsigned char *in, ptrdiff_t
 
 /* Copies n elements as float64 numbers. */
 static void read(const gr_running *of, const unsigned char *in, ptrdiff_t step, size_t n,
-                 memory *own)
+                 unsigned char *raw, double *to)
 {
     gr_spaced from = spaced(of, in, step);
     if (step != (ptrdiff_t)from.size || of->swapped) {
-        gr_gather(own->raw, &from, n);
-        in = own->raw;
+        gr_gather(raw, &from, n);
+        in = raw;
     }
-    gr_proven_best()->widen(of->load, in, n, own->x);
+    gr_proven_best()->widen(of->load, in, n, to);
 }
 
 /* Splits an exact sum into float64 numbers. */
@@ -165,9 +168,9 @@ static void add_numbers(const double *x, size_t n, bool is_wide, gr_proven3 *sum
             at.bound += gr_magnitude(error);
         }
         planes[i] = at.sum;
-        planes[BLOCK + i] = at.rest;
-        planes[2 * BLOCK + i] = at.tail;
-        planes[3 * BLOCK + i] = at.bound;
+        planes[ROOM + i] = at.rest;
+        planes[2 * ROOM + i] = at.tail;
+        planes[3 * ROOM + i] = at.bound;
     }
     *sum = at;
 }
@@ -181,16 +184,15 @@ static bool add_row(const division *all, line *row, gr_proven3 *sum, size_t firs
     for (size_t some; first < end && !gr_ask_for_interrupts(); first += some) {
         some = gr_least(end - first, BLOCK);
         gr_arithmetic before = gr_begin_plain();
-        read(of, row->in + (ptrdiff_t)first * of->axis.in, of->axis.in, some, own);
+        read(of, row->in + (ptrdiff_t)first * of->axis.in, of->axis.in, some, own->raw, own->x);
         add_numbers(own->x, some, is_wide, sum, own->planes);
-        bool proven = gr_proven_best()->round_sums(own->planes, BLOCK, some, all->factor,
-                                                   all->format.fraction, all->format.unit,
-                                                   own->rounded, own->margin);
+        bool proven =
+            gr_proven_best()->round_sums(own->planes, ROOM, some, all->factor, all->format.fraction,
+                                         all->format.unit, own->rounded, own->margin);
         gr_store_floats(row->out + (ptrdiff_t)first * of->axis.out, of->axis.out, own->rounded,
                         some, of->target);
         for (size_t i = 0; i < some && !proven; i++)
-            if (!(own->margin[i] > 0) &&
-                !store_alone(all, row, first + i, own->planes + i, BLOCK) &&
+            if (!(own->margin[i] > 0) && !store_alone(all, row, first + i, own->planes + i, ROOM) &&
                 !store_exactly(all, row, first + i, own->x[i])) {
                 gr_end_plain(before);
                 return false;
@@ -214,58 +216,64 @@ static line line_of(const division *all, size_t unit, const gr_axes_place *at, s
                   .exact = sum_before(of, index, sum)};
 }
 
+/* Adds some columns: the sums of few stay in the lanes of vectors, for some rows; lanes without a
+ * column take elements of the next row, whose entries replace theirs. Others stay in the planes. */
 static bool add_columns(const division *all, size_t unit, const gr_axes_place *at, size_t first,
                         size_t width, memory *own)
 {
     const gr_running *of = all->of;
     const gr_axis *columns = all->columns;
     const gr_proven_kernels *kernels = gr_proven_best();
-    size_t whole = (width + GR_MOST_VECTOR - 1) / GR_MOST_VECTOR * GR_MOST_VECTOR;
+    const size_t n = of->axis.size, lanes = kernels->vector / 2;
+    const bool is_few = columns->size < FEW_COLUMNS && n >= SHORT_ROW;
+    const size_t rows = is_few ? BLOCK / width : 1;
+    const size_t whole = (width + GR_MOST_VECTOR - 1) / GR_MOST_VECTOR * GR_MOST_VECTOR;
+    const bool is_packed = of->axis.in == (ptrdiff_t)width * columns->in &&
+                           of->axis.out == (ptrdiff_t)width * columns->out;
+    gr_roll how = {
+        .step = (ptrdiff_t)width, .apart = 1, .stride = ROOM, .width = width, .factor = 1};
     bool done = true;
-    memset(own->planes, 0, sizeof own->planes);
-    memset(own->x, 0, sizeof own->x);
+    how.takes_nan = true;
+    memset(own, 0, offsetof(memory, lines));
     for (size_t k = 0; k < width; k++) {
         gr_proven3 sum;
+        double *to =
+            is_few ? own->sums + k / lanes * lanes * GR_ROLL_NUMBERS + k % lanes : own->planes + k;
+        size_t stride = is_few ? lanes : ROOM;
         own->lines[k] = line_of(all, unit, at, first + k, &sum);
-        own->planes[k] = sum.sum;
-        own->planes[TILE + k] = sum.rest;
-        own->planes[2 * TILE + k] = sum.tail;
-        own->planes[3 * TILE + k] = sum.bound;
+        to[0] = sum.sum;
+        to[stride] = sum.rest;
+        to[2 * stride] = sum.tail;
+        to[3 * stride] = sum.bound;
     }
-    for (size_t i = 0; i < of->axis.size && done && !gr_ask_for_interrupts(); i++) {
-        const unsigned char *row = (const unsigned char *)own->x;
-        ptrdiff_t down = (ptrdiff_t)i;
+    for (size_t row = 0, some; row < n && done && !gr_ask_for_interrupts(); row += some) {
+        some = gr_least(n - row, rows);
+        const unsigned char *in = own->lines[0].in + (ptrdiff_t)row * of->axis.in;
+        const unsigned char *x = (const unsigned char *)own->x;
+        unsigned char *out = own->lines[0].out + (ptrdiff_t)row * of->axis.out;
+        size_t entries = some * width, together = is_packed ? entries : width;
         gr_arithmetic before = gr_begin_plain();
-        read(of, own->lines[0].in + down * of->axis.in, columns->in, width, own);
-        kernels->columns_f64(&row, 1, whole, own->planes, TILE);
+        for (size_t i = 0; i < entries; i += together, in += of->axis.in)
+            read(of, in, columns->in, together, own->raw, own->x + i);
+        for (size_t k = (width + lanes - 1) / lanes * lanes; k > 0 && is_few;) {
+            how.enters = own->x + (k -= lanes);
+            kernels->roll(&how, some, own->sums + k * GR_ROLL_NUMBERS, own->planes + k, NULL);
+        }
+        if (!is_few)
+            kernels->columns_f64(&x, 1, whole, own->planes, ROOM);
         bool proven =
-            kernels->round_sums(own->planes, TILE, whole, all->factor, all->format.fraction,
+            kernels->round_sums(own->planes, ROOM, entries, all->factor, all->format.fraction,
                                 all->format.unit, own->rounded, own->margin);
-        gr_store_floats(own->lines[0].out + down * of->axis.out, columns->out, own->rounded, width,
-                        of->target);
-        for (size_t k = 0; k < width && !proven && done; k++)
-            done = own->margin[k] > 0 ||
-                   store_alone(all, &own->lines[k], i, own->planes + k, TILE) ||
-                   store_exactly(all, &own->lines[k], i, own->x[k]);
+        for (size_t i = 0; i < entries; i += together, out += of->axis.out)
+            gr_store_floats(out, columns->out, own->rounded + i, together, of->target);
+        for (size_t i = 0; i < entries && !proven && done; i++) {
+            line *one = &own->lines[i % width];
+            size_t k = row + i / width;
+            done = own->margin[i] > 0 || store_alone(all, one, k, own->planes + i, ROOM) ||
+                   store_exactly(all, one, k, own->x[i]);
+        }
         gr_end_plain(before);
     }
-    for (size_t k = 0; k < width && !of->before; k++)
-        free(own->lines[k].exact);
-    return done;
-}
-
-/* The same for few columns, one at a time: a block of each in turn, while its lines are cached. */
-static bool add_few_columns(const division *all, size_t unit, const gr_axes_place *at, memory *own)
-{
-    const gr_running *of = all->of;
-    size_t n = of->axis.size, width = all->columns->size;
-    gr_proven3 sums[FEW_COLUMNS];
-    bool done = true;
-    for (size_t k = 0; k < width; k++)
-        own->lines[k] = line_of(all, unit, at, k, &sums[k]);
-    for (size_t first = 0; first < n && done && !gr_interrupted(); first += BLOCK)
-        for (size_t k = 0; k < width && done; k++)
-            done = add_row(all, &own->lines[k], &sums[k], first, gr_least(first + BLOCK, n), own);
     for (size_t k = 0; k < width && !of->before; k++)
         free(own->lines[k].exact);
     return done;
@@ -305,8 +313,6 @@ static bool run_unit(const division *all, size_t unit, memory *own)
     gr_axes_place at = place_of(all, unit / all->tiles);
     if (of->offsets)
         return run_segment(all, &at, unit % all->tiles, own);
-    if (all->columns && all->columns->size < FEW_COLUMNS && of->axis.size >= SHORT_ROW)
-        return add_few_columns(all, unit, &at, own);
     if (all->columns) {
         size_t first = unit % all->tiles * TILE;
         return add_columns(all, unit / all->tiles, &at, first,

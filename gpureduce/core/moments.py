@@ -117,6 +117,8 @@ def in_floats(array: Array) -> list[Array]:
 
     Where elements share memory, as those of `numpy.broadcast_to`, theirs do, too.
     """
+    if array.dtype.kind == "f" and array.dtype.isnative:
+        return [array]
     own = array
     if 0 in array.strides:
         own = array[tuple(slice(None) if step else slice(1) for step in array.strides)]

@@ -14,6 +14,7 @@ from gpureduce.core.dtypes import Array
 from gpureduce.core.moments import RATIO, VARIANCE, in_floats
 
 _MOST = 2**62
+_ROWS = 8  # so many rows may lie in columns: GR_ROLL_ROWS of csrc/exact/rolling.h
 
 
 def rolled(
@@ -73,46 +74,32 @@ def _given(window: tuple[Any, ...], n: int) -> tuple[Array, Array]:
     return starts.astype(np.int64), ends.astype(np.int64)
 
 
-def _bounds(windows: _Windows, n: int) -> tuple[Array, Array]:
-    starts, ends, size, after, _ = windows
-    last = np.arange(1, n + 1) + after
-    return (np.clip(last - size, 0, n) if starts is None else starts,
-            np.minimum(last, n) if ends is None else ends)  # fmt: skip
-
-
-def _counted(which: Array, starts: Array, ends: Array) -> Array:
-    """How many elements of each window are marked."""
-    before = np.zeros((len(which), which.shape[1] + 1), np.int64)
-    np.cumsum(which, axis=1, out=before[:, 1:])
-    counts: Array = before.take(ends, axis=1)  # in C's order
-    counts -= before.take(starts, axis=1)
-    return counts
-
-
 def _results(
     rows: Array, windows: _Windows, result: np.dtype[Any], mean: bool, free: float | None,
     root: bool,
 ) -> Array:  # fmt: skip
     starts, ends, size, after, least = windows
-    found = np.empty((len(rows), rows.shape[1] if starts is None else len(starts)), result)
-    if not found.size:
-        return found
+    count = rows.shape[1] if starts is None else len(starts)
     pieces = in_floats(rows)
     if len(pieces) > 1:
         raise ValueError("integers beyond 2^53 cannot be used: windows convert them to float64")
     numbers = pieces[0].astype(np.float64, copy=False)
-    are_finite = np.isfinite(numbers)
-    has_all = bool(are_finite.all())
-    bounds = None if has_all else _bounds(windows, rows.shape[1])
+    in_columns = starts is None and len(rows) >= _ROWS and rows.strides[0] < rows.strides[1]
+    numbers = np.require(numbers, requirements=["A"] if in_columns else ["A", "C"])
+    found = np.empty((count, len(rows)) if in_columns else (len(rows), count), result)
+    found = found.T if in_columns else found
+    if not found.size:
+        return found
+    infinite = np.isinf(numbers) if not np.isfinite(numbers).all() else np.array(False)
+    has_infinite = bool(infinite.any())
     _host.rolling(
         RATIO if free is None else VARIANCE, root, mean or free is not None, free or 0.0,
-        np.ascontiguousarray(numbers if has_all else np.where(are_finite, numbers, 0)),
-        starts, ends, size, after, _counted(~np.isnan(numbers), *bounds) if bounds else None,
-        least, dtypes.load_of(result), found,
+        np.where(infinite, 0, numbers) if has_infinite else numbers,
+        starts, ends, size, after, least, dtypes.load_of(result), found,
     )  # fmt: skip
-    if bounds and np.isinf(numbers).any():
-        few = np.isnan(found)
-        plus, minus = (_counted(numbers == x, *bounds) > 0 for x in (np.inf, -np.inf))
+    if has_infinite:
+        few, how = np.isnan(found), ((*windows[:4], 0), np.dtype("f8"), False, None, False)
+        plus, minus = (_results(numbers == x, *how) > 0 for x in (np.inf, -np.inf))
         found[plus], found[minus] = np.inf, -np.inf
         found[few | ((plus & minus) if free is None else (plus | minus))] = np.nan
     return found

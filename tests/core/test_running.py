@@ -49,7 +49,7 @@ def prefixes(x, axis):
 @pytest.mark.parametrize("name", DTYPES)
 def test_entries_are_sums_of_their_own(name, kind):
     rng = np.random.default_rng(DTYPES.index(name))
-    for shape in ((1,), (300,), (3, 40), (40, 30), (5, 9, 17), (270, 3)):
+    for shape in ((1,), (300,), (3, 40), (40, 30), (5, 9, 17), (270, 3), (80, 11)):
         x = numbers(rng, name, shape, kind)
         swapped = x if name == "bfloat16" else x.astype(x.dtype.newbyteorder())
         for axis in range(len(shape)):
@@ -83,6 +83,13 @@ def test_sums_go_on_after_the_digits_of_others(name, kind):
             before = running.sum_digits(first, axis, x.dtype)
             agree(running.continued(other, axis, x.dtype, before), want)
             agree(running.continued(first, axis, x.dtype, before * 0), exact.cumsum(first, axis))
+
+
+def test_numbers_that_three_floats_lose_come_back():
+    x = np.array([1e300, 1e200, 1e100, 1.0, -1e100, -1e200, -1e300])
+    for columns in (1, 3, 40):
+        found = exact.cumsum(np.repeat(np.tile(x, 11)[:, None], columns, axis=1), 0)
+        assert np.array_equal(found[6::7], np.repeat(np.arange(1.0, 12)[:, None], columns, axis=1))
 
 
 def test_partial_sums_beyond_the_largest_number():
@@ -196,6 +203,28 @@ def test_nans_in_several_rows():
         assert np.array_equal(np.moveaxis(found, axis, -1), want, equal_nan=True)
 
 
+@pytest.mark.parametrize(("rolling", "whole", "ddof"), WINDOWS)
+@pytest.mark.parametrize("kind", [*KINDS, "gaps"])
+def test_windows_of_many_rows(rolling, whole, ddof, kind):
+    """Rows move side by side in the lanes of a vector: also the first and the last windows."""
+    rng = np.random.default_rng(7)
+    how = {} if ddof is None else {"ddof": ddof}
+    for rows, n, size, center in ((8, 70, 70, True), (19, 40, 7, False), (9, 5, 11, True)):
+        x = numbers(rng, "float64", (rows, n), kind)
+        if kind == "gaps":
+            x[rng.random(x.shape) < 0.3] = np.nan
+        ends = np.arange(1, n + 1) + ((size - 1) // 2 if center else 0)
+        starts, ends = np.clip(ends - size, 0, n), np.minimum(ends, n)
+        want = [window_by_window(whole, row, starts, ends, 2, ddof) for row in x]
+        flipped = x[::-1].copy()[::-1]
+        for same in (x, np.asfortranarray(x), np.repeat(x, 2, axis=1)[:, ::2], flipped):
+            agree(rolling(same, size, 1, min_periods=2, center=center, **how), np.array(want))
+            found = rolling(same.T, size, 0, min_periods=2, center=center, **how)
+            agree(found, np.transpose(want))
+            found = rolling(same, (starts[::-1], ends[::-1]), 1, min_periods=2, **how)
+            agree(found[:, ::-1], np.array(want))
+
+
 def test_windows_in_any_order_and_along_any_axis():
     rng = np.random.default_rng(4)
     x = rng.standard_normal((3, 50, 4))
@@ -219,6 +248,10 @@ def test_windows_of_integers(name):
         how = {"ddof": 1} if whole is exact.var else {}
         want += [whole(x[i : i + 3], **how) for i in range(298)]
         agree(rolling(x, 3), np.array(want))
+
+
+def test_windows_of_as_many_elements_as_ddof():
+    assert np.isnan(exact.rolling_var([1.0, 2.0, 4.0], 2, ddof=2)).all()
 
 
 def test_what_left_a_window_leaves_nothing():

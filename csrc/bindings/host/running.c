@@ -101,13 +101,34 @@ PyObject *gr_py_running_sums(PyObject *Py_UNUSED(module), PyObject *args)
     return done ? Py_NewRef(Py_None) : PyErr_NoMemory();
 }
 
+/* Takes the memory of the rows and of their windows' results. Returns false if these do not fit. */
+static bool take_rows(PyArrayObject *array, PyArrayObject *out, gr_rolling *of)
+{
+    ptrdiff_t size = (ptrdiff_t)gr_load_size(of->how.target), wide = sizeof(double);
+    bool any_step = of->rows >= GR_ROLL_ROWS && !of->starts;
+    if (PyArray_NDIM(out) != 2 || PyArray_ITEMSIZE(out) != size || !PyArray_ISBEHAVED(out) ||
+        PyArray_ITEMSIZE(array) != wide || !PyArray_ISBEHAVED_RO(array) ||
+        PyArray_DIM(out, 0) != (npy_intp)of->rows || PyArray_DIM(out, 1) != (npy_intp)of->windows)
+        return false;
+    of->in = PyArray_DATA(array);
+    of->out = PyArray_DATA(out);
+    of->row = PyArray_STRIDE(array, 0) / wide;
+    of->step = of->n > 1 ? PyArray_STRIDE(array, 1) / wide : 1;
+    of->out_row = PyArray_STRIDE(out, 0);
+    of->out_step = of->windows > 1 ? PyArray_STRIDE(out, 1) : size;
+    return (of->step == 1 || any_step) &&
+           (of->out_step == size || (of->out_row == size && any_step));
+}
+
 PyObject *gr_py_rolling(PyObject *Py_UNUSED(module), PyObject *args)
 {
     gr_rolling of = {.how = {.first_count = 1, .parts = 1}};
-    PyObject *array, *starts, *ends, *counts, *out;
+    PyObject *array, *starts, *ends;
+    PyArrayObject *out;
     int kind, root, divides, target;
-    if (!PyArg_ParseTuple(args, "ippdOOOnnOniO", &kind, &root, &divides, &of.how.ddof, &array,
-                          &starts, &ends, &of.size, &of.after, &counts, &of.least, &target, &out))
+    if (!PyArg_ParseTuple(args, "ippdOOOnnniO!", &kind, &root, &divides, &of.how.ddof, &array,
+                          &starts, &ends, &of.size, &of.after, &of.least, &target, &PyArray_Type,
+                          &out))
         return NULL;
     of.how.kind = (gr_finish_kind)kind;
     of.how.root = root;
@@ -126,16 +147,13 @@ PyObject *gr_py_rolling(PyObject *Py_UNUSED(module), PyObject *args)
         of.ends = gr_data_of(ends, of.windows * sizeof(int64_t));
         fits = of.starts && of.ends;
     }
-    of.in = gr_data_of(array, of.rows * of.n * sizeof(double));
-    if (counts != Py_None)
-        of.counts = gr_data_of(counts, of.rows * of.windows * sizeof(int64_t));
-    of.out = gr_data_of(out, of.rows * of.windows * gr_load_size(of.how.target));
+    fits = fits && take_rows((PyArrayObject *)array, out, &of);
     for (size_t i = 0; i < of.windows && fits && of.starts; i++)
         fits = of.starts[i] >= 0 && of.starts[i] <= of.ends[i] && (size_t)of.ends[i] <= of.n;
-    fits = fits && of.in && of.out && of.windows > 0 && (of.counts || counts == Py_None) &&
-           of.size >= 0 && (size_t)of.size / 2 <= of.n && of.after >= 0 && of.after <= of.size;
+    fits = fits && of.windows > 0 && of.size >= 0 && (size_t)of.size / 2 <= of.n && of.after >= 0 &&
+           of.after <= of.size;
     if (!fits) {
-        PyErr_SetString(PyExc_ValueError, "expected contiguous rows, windows of them, and results");
+        PyErr_SetString(PyExc_ValueError, "expected rows, windows of them, and results");
         return NULL;
     }
     gr_without_gil call;
