@@ -163,9 +163,10 @@ os._exit(0)
 
 
 def run_on_card(code: str, *arguments: str, **environment: str) -> str:
+    path = [str(SUPPORT), *filter(None, [os.environ.get("PYTHONPATH")])]
     done = subprocess.run(
         [sys.executable, "-P", "-c", code, *arguments], capture_output=True, text=True, timeout=200,
-        env={**os.environ, "PYTHONPATH": str(SUPPORT), **environment},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path), **environment},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
