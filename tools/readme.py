@@ -25,6 +25,7 @@ from gpureduce.hardware import report as _counter_report
 from gpureduce.hardware import verify_counters
 from gpureduce.lectures import scans
 from gpureduce.text import markdown_table, size_text
+from gpureduce.training import speed
 
 
 def strategy_table() -> str:
@@ -233,6 +234,7 @@ PAGES: dict[str, tuple[str, Callable[[Path], str]]] = {
         "segments",
         lambda records: measured(records, "segments", segments.as_text) or _NOT_MEASURED,
     ),
+    "docs/torch.md": ("torch", lambda records: measured(records, "torch", speed.as_text)),
     "docs/cluster.md": (
         "devices",
         lambda records: measured(records, "devices", several_devices.as_text),

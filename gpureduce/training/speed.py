@@ -145,7 +145,7 @@ def _contenders(place: Place, case: Case) -> Iterator[Contender]:
             yield unable(name, error)
 
 
-def _text(made: Row) -> str:
+def as_text(made: Row) -> str:
     """A record as text."""
     head = {name: of(name, "," if name in ("n", "columns", "table") else "") for name in _CASE}
     more = {f"{name} / {OURS}": ratio(name, OURS) for name in ("torch", DETERMINISTIC)}
@@ -181,4 +181,4 @@ def suite(arguments: argparse.Namespace) -> Suite:
         )
         for case in chosen
     ]
-    return Suite("torch", place.on, groups, _text, place.names)
+    return Suite("torch", place.on, groups, as_text, place.names)

@@ -92,6 +92,7 @@ DEPENDS = {
     "axis_": KERNELS,
     "scan_": KERNELS | {"cpu", "threads"},
     "segments_": KERNELS,
+    "torch_": KERNELS,
     "bench_cpu": {"cpu", "exact", "threads"},
     "bench_": KERNELS | {"transfer", "cpu", "threads"},
     "devices_": KERNELS | {"transfer", "threads", "bindings"},
