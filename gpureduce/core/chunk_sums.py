@@ -35,8 +35,8 @@ def of_chunk(
     array = arrays.as_array(chunk)
     shape = [1 if i in axes else n for i, n in enumerate(array.shape)]
     n: Any = None
-    if skips_nan:
-        missing = dtypes.quietly(np.isnan, array)
+    missing = dtypes.quietly(np.isnan, array) if skips_nan else None
+    if missing is not None and missing.any():
         n = math.prod(array.shape[i] for i in axes) - np.sum(missing, axes, keepdims=True)
         array = array.copy()
         np.copyto(array, 0, where=missing)
