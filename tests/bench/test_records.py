@@ -111,7 +111,8 @@ def changed(path, now):
     """The folders that a record depends on and that have changed since."""
     trees = json.loads(path.read_text())["trees"]
     start = next(start for start in DEPENDS if path.name.startswith(start))
-    return sorted(name for name in DEPENDS[start] or now if trees.get(name) != now[name])
+    names = now if DEPENDS[start] is None else DEPENDS[start]
+    return sorted(name for name in names if trees.get(name) != now[name])
 
 
 def test_which_records_are_stale():
