@@ -25,7 +25,7 @@ def run(tool: str) -> dict[str, object]:
     command = ["compute-sanitizer", "--tool", tool, "--target-processes", "all"]
     command += [sys.executable, "-P", "-m", "pytest", "-q", "-m", "sanitizer", str(TESTS)]
     command += ["-n", str(PROCESSES[tool]), "--dist", "worksteal", "-p", "no:benchmark"]
-    command += ["--durations", "5"]
+    command += ["--durations", "5"]  # printed below: the longest tests may need a part each
     done = subprocess.run(command, capture_output=True, text=True)
     passed = re.search(r"(\d+) passed", done.stdout)
     summary = re.search(r"(?:ERROR|RACECHECK) SUMMARY: (.*)", done.stdout)

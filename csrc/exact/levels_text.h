@@ -49,8 +49,10 @@ INLINE void add_levels_of(load_pair *load, size_t size, const gr_levels *of,
             }
         }
     int exponent = -1022; /* 2^exponent is above all finite magnitudes */
-    for (int i = 0, one; i<WIDTH; i++, exponent = one> exponent ? one : exponent)
-        one = (int)(((lanes64)most)[i] >> 52) - 1022;
+    for (int i = 0; i < WIDTH; i++) {
+        int one = (int)(((lanes64)most)[i] >> 52) - 1022;
+        exponent = one > exponent ? one : exponent;
+    }
     bool fits = exponent >= -MOST && exponent <= MOST; /* smaller x are below the last level */
     start_levels(start, OF_X, fits ? exponent : 0);
     start_levels(start + OF_X, LEVELS - OF_X, fits ? 2 * exponent : 0);

@@ -77,11 +77,11 @@ typedef void gr_finish_kernel(const gr_finish_how *how, const gr_finish_planes *
                               double *planes);
 
 /* The sums of windows that move by `steps` elements, one in each lane: of elements, and of squares
- * or not. An element enters, and one leaves. `enters` and `leaves` are those of lane 0 at the first
- * step, or NULL. The sums after each element that enters go to two times four planes, lane by lane;
- * their bounds times `factor`. `counts`, or NULL, takes the numbers of their elements. A nan is
- * left out unless `takes_nan`. Without planes, no sums are stored. `lanes` holds the numbers of the
- * sums. */
+ * or not. An element enters, and one leaves. `enters` and `leaves` point to these elements of lane
+ * 0 at the first step, or are NULL. The sums after each element that enters go to two times four
+ * planes, lane by lane; their bounds times `factor`. `counts`, or NULL, takes the numbers of their
+ * elements. A nan is left out unless `takes_nan`. Without planes, no sums are stored. `lanes` holds
+ * the numbers of the sums. */
 enum { GR_ROLL_NUMBERS = 10 }; /* of a lane */
 typedef struct {
     const double *enters, *leaves;

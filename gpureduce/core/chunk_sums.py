@@ -1,8 +1,9 @@
-"""Exact sums of the elements of a chunk, and of their squares, that those of others are added to.
+"""Exact sums of the elements of a chunk, and of their squares, and the sums of several chunks.
 
-They are a block of floats: three for each sum, which add up to it without an error, the second one
-of each sum after the first ones; and the number of elements. A sum of squares is five sums. Where
-floats cannot hold the sums, they are digits, after one another (core/digits.py).
+The sums of a chunk are a block of floats. Each sum is three floats, which add up to it without an
+error. The block has the first float of each sum, the second ones, the third ones, and the numbers
+of elements. A sum of squares is kept as five sums. Where floats cannot hold the sums, the block
+consists of digits (core/digits.py).
 """
 
 from __future__ import annotations

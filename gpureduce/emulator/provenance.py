@@ -36,7 +36,7 @@ _FACTORS = 2 * np.random.default_rng(1).integers(0, 2**63, (64, 1, 1), np.uint64
 
 @dataclass(frozen=True)
 class Parts:
-    """The elements of a sum, as bits: all of them, and those that are in it twice or more.
+    """The elements of a sum, as bits: `once` has all, `twice` those that it has twice or more.
 
     `foreign` tells what else is in it. `total`, `size` and `terms` are the sum of the elements, of
     their magnitudes, and their number, with repetitions.

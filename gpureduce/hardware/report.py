@@ -30,7 +30,7 @@ SHOWN = {
 }
 
 
-# Wavefronts that waited for others are reported from this share of all on.
+# Counts are reported in which more than this share of the wavefronts is arbitration (see below).
 MUCH = 0.05
 
 

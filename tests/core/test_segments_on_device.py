@@ -308,22 +308,21 @@ def test_timing():
     assert none.timing is None
 
 
-@pytest.mark.parametrize(
-    ("n", "launches"), [(1, {1}), (1025, {5}), (65535, {5}), (65536, {12, 13, 14})]
-)
+@pytest.mark.parametrize(("n", "launches"), [(1, 1), (1025, 5), (65535, 5), (65536, 13)])
 @pytest.mark.parametrize(("dtype", "most"), [("bfloat16", 120), ("float32", 120), ("float64", 990)])
 def test_few_unchecked_values_take_one_attempt(dtype, most, n, launches):
     """Without a checked word, there are words for values of all exponents. 1024 need no words."""
     rng = np.random.default_rng(n)
     values = rng.standard_normal(n) * 2.0 ** rng.integers(-most, most, n)
     ids = rng.integers(0, 5, n)
+    launches -= n == 65536 and dtype == "float64"  # not added up in runs, so without segment_digits
     for special in ([], [np.inf, np.nan]):
         some = np.append(values, special)[-n:].astype(numpy_dtype(dtype))
         found = gpureduce.segment_sum(
             on_device(some), on_device(ids), num_segments=5, device="emulator", check=False
         )
         assert_same(found.value.to_numpy(), by_host(some, ids, num_segments=5))
-        assert found.timing.launches in launches
+        assert found.timing.launches == launches
 
 
 def test_memory_is_given_back():

@@ -102,8 +102,7 @@ static bool each_part(parts_object *self, int component, gr_error *error,
 static int begin_parts(parts_object *self)
 {
     gr_call call = {.error = {.status = GR_OK}};
-    gr_begin_call(&call, 0,
-                  0); /* in this order, even if an earlier sum of this thread has set another */
+    gr_begin_call(&call, 0, 0); /* forward, even if this thread's last sum had another order */
     each_part(self, 0, &call.error, gr_begin_job);
     return gr_end_call(&call);
 }

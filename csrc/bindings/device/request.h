@@ -11,11 +11,11 @@ enum { GR_CHOOSE = -1, GR_AUTO = -2 };
 
 /* The fields of gpureduce.core.plan.Launch, checked. */
 typedef struct {
-    int asked;          /* the strategy's number, or GR_CHOOSE, or GR_AUTO */
-    gr_request request; /* all but the data, its size and the kind of memory */
-    int order;          /* of the order of the emulator's threads */
-    unsigned long long seed;
-    int timed; /* for arrays on a GPU, gr_py_sum_gpu() has an argument for it */
+    int asked;               /* the strategy's number, or GR_CHOOSE, or GR_AUTO */
+    gr_request request;      /* all but the data, its size and the kind of memory */
+    int order;               /* of the emulator's threads */
+    unsigned long long seed; /* of a random order */
+    int timed;               /* for arrays on a GPU, gr_py_sum_gpu() has an argument for it */
 } gr_launch_request;
 
 /* Reads a Launch. Returns 0, or -1 with an exception set. `read_from` is the kind of input. For

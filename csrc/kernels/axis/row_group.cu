@@ -1,6 +1,6 @@
 /* row_group: 1 to 32 lanes add up one short row.
  *
- * If a row has few packs, many lanes of row_warp are idle, and the rest load little. Here a row
+ * If a row has few packs, many lanes of row_warp are idle, and all others load little. Here a row
  * takes as many lanes as it has packs, and these lanes load from four rows before they add. Then
  * pairs of lanes exchange sums of different rows: two steps leave each lane with one sum instead of
  * four. An exact sum of float64 is three numbers, slow to merge: there a lane takes four packs.

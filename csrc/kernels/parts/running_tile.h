@@ -3,7 +3,7 @@
 
 #include "running.h"
 
-/* The least magnitude of a sum that round_far rounds. The rest and the error bound of such a sum
+/* The least magnitude of a sum that round_far rounds. `rest` and the error bound of such a sum
  * are together at most 2^10 units in the last place of a float64. */
 __device__ __forceinline__ double least_far(const gr_proven &of, const gr_sums &sums,
                                             const gr_format &format)

@@ -103,7 +103,7 @@ __device__ __forceinline__ void put_rows(const gr_segment_job &of, const Ids &id
             of.order[place[j]] = (unsigned)ids.row[j];
 }
 
-/* The same for all rows, by the places that count_rows() has noted. */
+/* Stores the numbers of all rows, by the places that count_rows() has noted. */
 __device__ __forceinline__ void put_in_order(const gr_segment_job &of)
 {
     for_each_id(of, [&](const Ids &ids) {

@@ -78,8 +78,8 @@ __device__ __forceinline__ bool put_packs(const gr_segment_job &of, const Part &
     return true;
 }
 
-/* The sum of two floats, rounded once. That of two 16-bit floats is rounded to 24 bits first. It is
- * correct nevertheless: 24 bits are at least twice as many as theirs, and two more. */
+/* The sum of two floats, correctly rounded. A sum of 16-bit floats is rounded to 24 bits first.
+ * This does no harm: 24 bits are at least twice the bits of the elements, and two more. */
 template <typename T> __device__ __forceinline__ T sum_of_two(T a, T b)
 {
     using Wide = std::conditional_t<sizeof(T) == 2, float, T>;

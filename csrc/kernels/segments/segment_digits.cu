@@ -1,7 +1,7 @@
 /* segment_digits: a block adds up one sum in digits, where nothing is rounded.
  *
- * segment_runs and segment_join mark the few sums whose rounding they cannot prove, and those are
- * added up again here. Kernels for segments whose bounds are known do so themselves.
+ * segment_runs and segment_join mark the few sums whose rounding they cannot prove. These sums are
+ * added up again here. Kernels for segments whose bounds are known add up such sums themselves.
  *
  * Still wasted: the elements are read twice, or more often if their sizes differ widely. */
 #include "parts/segment_again.h"

@@ -1,10 +1,9 @@
 /* segment_order_few: segment_count, segment_claim and segment_order in one launch, for few rows.
  *
  * The blocks of a cluster wait for each other in less time than the launch of a kernel takes. So
- * with few rows a single cluster does all three steps. One block would be too slow: the rows of the
- * segments are scattered in memory, and a multiprocessor reaches about one of them per clock cycle.
- * Places are claimed for the segments that have rows, in the turn of their first rows, as there may
- * be many segments without any.
+ * with few rows a single cluster does all three steps. One block would be too slow: counts and
+ * places are scattered in memory, and all of them would go through one multiprocessor. Only
+ * segments that have rows claim places, in the turn of their first rows: there may be many without.
  *
  * Still wasted: all other multiprocessors. */
 #include "parts/segment_order.h"
