@@ -317,6 +317,7 @@ def test_messages_of_the_compiler_for_the_card():
 
 
 @gpu
+@pytest.mark.alone  # ncu fails where other processes load the GPU
 def test_counters_of_three_kernels_of_yours_are_the_models():
     """Needs ncu, and the permission to read a card's counters."""
     try:

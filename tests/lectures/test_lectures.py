@@ -160,6 +160,7 @@ def test_a_profiled_record_has_the_report_beside_it(ncu):
 
 
 @pytest.mark.gpu
+@pytest.mark.alone  # ncu fails where other processes load the GPU
 def test_on_the_card():
     record = lectures.run("lab", "cuda", repeats=3)
     assert record.shrink == 1 and not record.emulated
