@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import nn
@@ -70,40 +70,50 @@ class Experts(nn.Module):  # type: ignore[misc]
         return x.scatter_add(0, tokens.unsqueeze(1).expand_as(made), made)
 
 
-def model_and_loss(name: str, device: str, size: int) -> tuple[nn.Module, Callable[[], Tensor]]:
+class Size(NamedTuple):
+    """Rows that are added by index at each step, their columns, and the rows that they go to."""
+
+    rows: int
+    width: int
+    table: int
+
+
+MODELS = {  # as small as a test may be
+    "graph": Size(4000, 32, 400),
+    "recommender": Size(2048, 16, 1000),
+    "transformer": Size(512, 32, 500),
+    "experts": Size(256, 32, 128),
+}
+
+
+def model_and_loss(name: str, device: str, size: Size) -> tuple[nn.Module, Callable[[], Tensor]]:
     """A model, and the function of its loss on the same data at each step."""
     torch.manual_seed(0)
+    rows, width, table = size
     if name == "graph":
-        nodes, edges, width = 400 * size, 4000 * size, 32
         model: nn.Module = GraphNetwork(width)
-        x, ends = torch.randn(nodes, width), torch.randint(0, nodes, (2, edges))
-        ends[1] = ends[1] ** 2 // nodes  # some nodes have many edges
+        x, ends = torch.randn(table, width), torch.randint(0, table, (2, rows))
+        ends[1] = ends[1] ** 2 // table  # some nodes have many edges
         data = [x.to(device), *ends.to(device)]
         return model.to(device), lambda: model(*data).square().mean()
     if name == "recommender":
-        rows = 1000 * size
-        model = Recommender(rows, 16)
-        data = [(torch.rand(256 * size, 8) ** 3 * rows).long().to(device) for _ in range(2)]
+        model = Recommender(table, width)
+        data = [(torch.rand(rows // 8, 8) ** 3 * table).long().to(device) for _ in range(2)]
         return model.to(device), lambda: model(*data).sigmoid().mean()
     if name == "transformer":
-        vocabulary = 500 * size
-        model = Transformer(vocabulary, 32 if size == 1 else 256)
-        tokens = (torch.rand(8, 65) ** 3 * vocabulary).long().to(device)
+        model = Transformer(table, width)
+        tokens = (torch.rand(8, rows // 8 + 1) ** 3 * table).long().to(device)
         model = model.to(device)
         return model, lambda: functional.cross_entropy(
             model(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten()
         )
-    width, count = (32, 128) if size == 1 else (256, 128 * size)
     model = Experts(4, width).to(device)
-    x = torch.randn(count, width).to(device)
+    x = torch.randn(table, width).to(device)  # two rows are made of each
     return model, lambda: model(x).square().mean()
 
 
-MODELS = ("graph", "recommender", "transformer", "experts")
-
-
 def step_of(
-    name: str, device: str, size: int = 1, compiled: bool = False
+    name: str, device: str, size: Size, compiled: bool = False
 ) -> tuple[nn.Module, Callable[[], Tensor]]:
     """A model, and a function that trains it by one step and returns the loss."""
     model, loss_of = model_and_loss(name, device, size)
@@ -122,7 +132,7 @@ def step_of(
 
 
 def train(
-    name: str, device: str, steps: int, size: int = 1, compiled: bool = False
+    name: str, device: str, steps: int, size: Size, compiled: bool = False
 ) -> tuple[Tensor, str]:
     """The losses, and a digest of the weights after the last step."""
     model, step = step_of(name, device, size, compiled)

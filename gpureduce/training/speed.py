@@ -72,8 +72,11 @@ CASES = (
     Case("train recommender", 16_384, 16, 8_000, "float32", skew=3),
     Case("train transformer", 512, 256, 4_000, "float32", skew=3),
     Case("train experts", 2_048, 256, 1_024, "float32"),
+    Case("train graph", 2_000_000, 64, 100_000, "float32", skew=2),
+    Case("train recommender", 131_072, 64, 1_000_000, "float32", skew=3),
+    Case("train transformer", 4_096, 512, 32_000, "float32", skew=3),
+    Case("train experts", 32_768, 1_024, 16_384, "float32"),
 )
-_SIZE = 8  # of the models, whose tables and rows are those of CASES
 
 
 def _call(torch: Any, case: Case, device: str) -> Any:
@@ -136,7 +139,9 @@ def _contenders(place: Place, case: Case) -> Iterator[Contender]:
         if not case.model:
             yield place.contender(name, by(_call(torch, case, device)))
             continue
-        step = by(load("training.models").step_of(case.model, device, _SIZE)[1])
+        models = load("training.models")
+        size = models.Size(case.n, case.columns, case.table)
+        step = by(models.step_of(case.model, device, size)[1])
         try:
             yield place.contender(name, _captured(torch, step) if place.card else step)
         except RuntimeError as error:  # PyTorch has no deterministic algorithm
