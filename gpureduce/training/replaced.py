@@ -130,12 +130,17 @@ def scatter_add(
     if is_of_rows and index.numel():  # as by index.expand_as(source)
         ids = index[tuple(slice(None) if k == dim else 0 for k in range(x.dim()))]
         return _on_entries(x, [dim], ids, source.movedim(dim, 0), add)
-    ids = torch.zeros_like(index)
-    for k in range(x.dim()):
+    number = torch.zeros((), dtype=torch.long, device=x.device)  # of the entry that index 0 names
+    for k in others:
         shape = [-1 if one == k else 1 for one in range(x.dim())]
-        place = index if k == dim else torch.arange(index.shape[k], device=x.device).view(shape)
-        ids = ids * x.shape[k] + place
-    ids = torch.where((index < 0) | (index >= x.shape[dim]), -1, ids)
+        places = torch.arange(index.shape[k], device=x.device).view(shape)
+        number = torch.add(number, places, alpha=math.prod(x.shape[k + 1 :]))
+    size = x.shape[dim]
+    if dim == 0:  # a wrong index then names no entry
+        ids = number.add(index.clamp(-1, size), alpha=math.prod(x.shape[1:]))
+    else:
+        ids = number.add(index, alpha=math.prod(x.shape[dim + 1 :]))
+        ids = ids.masked_fill(index.clamp(0, size - 1) != index, -1)
     return _on_entries(x, range(x.dim()), ids, source, add)
 
 
