@@ -273,10 +273,39 @@ def _norm(
     return _reduce("norm1" if ord == 1 else "norm2", of, x, dim, keepdim)
 
 
+_FEW, _MANY = 1 << 12, 1 << 19  # most elements of tensors that share a call for their norms
+
+
+def _joined(every: Sequence[torch.Tensor]) -> torch.Tensor:
+    """A row for each tensor, with zeros after its elements."""
+    longest = max(x.numel() for x in every)
+    pieces = [x.reshape(-1) for x in every]
+    if any(x.numel() < longest for x in every):
+        zeros = every[0].new_zeros(longest)
+        pieces = [piece for x in pieces for piece in (x, zeros[x.numel() :])]
+    return torch.cat(pieces).view(-1, longest)
+
+
 def _norms(of: Any, every: Sequence[torch.Tensor], ord: Any = 2, dtype: Any = None) -> Any:
-    """As torch.nn.utils.clip_grad_norm_ calls it."""
-    found = [_norm(of, x, ord, dtype=dtype) for x in every]
-    return NotImplemented if any(one is NotImplemented for one in found) else found
+    """As torch.nn.utils.clip_grad_norm_ calls it. Small tensors of about one size share a call."""
+    alike: dict[Any, list[int]] = {}
+    for i, x in enumerate(every):
+        n = x.numel()
+        size = n.bit_length() if n > _FEW else 0
+        shares = 0 < n <= (_MANY if x.is_cuda else _FEW)
+        alike.setdefault((x.dtype, x.device, size) if shares else i, []).append(i)
+    found: list[Any] = [None] * len(every)
+    for places in alike.values():
+        tensors = [every[i] for i in places]
+        if len(tensors) > 1:
+            norms = _norm(of, _joined(tensors), ord, [1], dtype=dtype)
+        else:
+            norms = _norm(of, tensors[0], ord, dtype=dtype)
+        if norms is NotImplemented:
+            return norms
+        for i, one in zip(places, norms.unbind() if len(tensors) > 1 else [norms], strict=True):
+            found[i] = one
+    return found
 
 
 def _dot(of: Any, x: torch.Tensor, y: torch.Tensor) -> Any:

@@ -39,7 +39,7 @@ WHOLE = {
 
 
 def numbers(*shape, dtype=torch.float32, device="cpu"):
-    x = torch.randn(*shape, generator=torch.Generator().manual_seed(1))
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(1))
     scale = torch.arange(x.numel()).reshape(shape) * 7 % 16 - 8
     return (x * 2.0**scale).to(dtype).to(device)
 
@@ -181,13 +181,21 @@ def test_outside_the_mode_are_torchs_bits():
 
 
 def test_norms_of_gradients_are_clipped_by_ours(device):
-    parameters = [torch.nn.Parameter(numbers(n, 3, device=device)) for n in (4, 500)]
+    shapes = [(4, 3), (), (500, 3), (0, 2), (5000, 3), (5000, 3), (3000, 5), (70_000,), (7,)]
+    parameters = [torch.nn.Parameter(numbers(*shape, device=device)) for shape in shapes]
     for one in parameters:
         one.grad = numbers(*one.shape, device=device) * 3
+    parameters[3].grad = torch.empty(0, 2, device=device)
+    parameters[4].grad = parameters[4].grad.T.contiguous().T
+    for one in torch._foreach_norm([p.grad for p in parameters]):
+        assert one.dim() == 0
     want = exact.norm(np.array([exact.norm(p.grad.cpu().numpy()) for p in parameters]))
     total, names = in_mode(torch.nn.utils.clip_grad_norm_, parameters, 1.0)
     assert total.item() == want
-    assert "aten.linalg_vector_norm.default" in names
+    assert "aten.linalg_vector_norm.default" in names and "aten._foreach_norm.Scalar" in names
+    parameters[0].grad[0, 0] = torch.nan
+    total, _ = in_mode(torch.nn.utils.get_total_norm, [p.grad for p in parameters])
+    assert total.isnan()
 
 
 @pytest.mark.slow
