@@ -3,7 +3,7 @@
  * Offsets: segment_bounds checks them. segment_rows, segment_packs or segment_lanes adds up, and
  * segment_tasks long segments.
  *
- * Few ids that are not checked: segment_few.
+ * Few ids that are not checked: segment_few or segment_few_packs.
  *
  * Sorted ids: segment_runs adds up single values. segment_join adds up segments that several warps
  * share, and segment_digits sums whose rounding is not proven. segment_put copies the sums to the
@@ -249,14 +249,15 @@ static gr_status allocate(run *r, gr_arena *arena)
 static gr_status add_few(run *r)
 {
     const gr_groups_request *request = r->request;
-    size_t warps = gr_numbered_segments(r), tiles = gr_ceil_div(request->columns, GR_WARP);
-    step few = {"segment_few",
+    size_t bytes = GR_FEW_ROOM + GR_FEW_BYTES + gr_few_marks(&r->job) * sizeof(unsigned) +
+                   2 * request->rows * sizeof(unsigned);
+    step few = {r->in_packs ? "segment_few_packs" : "segment_few",
                 (gr_load)request->load,
                 request->acc,
-                gr_ceil_div(warps, BLOCK / GR_WARP),
-                (unsigned)tiles,
+                gr_ceil_div(gr_numbered_segments(r), r->job.few),
+                r->row_tiles,
                 BLOCK,
-                0};
+                bytes};
     if (gr_launch_segment_step(r, few) != GR_OK)
         return r->error->status;
     return gr_record_time(request->times, GR_AT_SUMMED, request->stream, r->error);

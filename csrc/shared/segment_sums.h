@@ -25,16 +25,19 @@ typedef struct {
 } gr_index;
 
 enum {
-    GR_HOT_IDS = 512,         /* ids that a sample finds often */
-    GR_HOT_SLOTS = 2048,      /* of the table that finds them, in each block's shared memory */
-    GR_HOT_COPIES = 2,        /* copies of each of their sums */
-    GR_SAMPLED_IDS = 4096,    /* ids in the sample */
-    GR_SPARE_BITS = 8,        /* least bits of words for values below those of the sample */
-    GR_SAMPLE_SLOTS = 8192,   /* slots of the sample's hash table */
-    GR_CHECKED_BITS = 57,     /* most bits of an element in a checked word */
-    GR_OVERLAPPING = 4,       /* most overlapping words of a sum */
-    GR_STRIP_ROWS = 256,      /* rows that a warp of segment_runs sums at once */
-    GR_SEGMENT_THREADS = 1024 /* per block of the kernels with sums in shared memory */
+    GR_HOT_IDS = 512,          /* ids that a sample finds often */
+    GR_HOT_SLOTS = 2048,       /* of the table that finds them, in each block's shared memory */
+    GR_HOT_COPIES = 2,         /* copies of each of their sums */
+    GR_SAMPLED_IDS = 4096,     /* ids in the sample */
+    GR_SPARE_BITS = 8,         /* least bits of words for values below those of the sample */
+    GR_SAMPLE_SLOTS = 8192,    /* slots of the sample's hash table */
+    GR_CHECKED_BITS = 57,      /* most bits of an element in a checked word */
+    GR_OVERLAPPING = 4,        /* most overlapping words of a sum */
+    GR_STRIP_ROWS = 256,       /* rows that a warp of segment_runs sums at once */
+    GR_SEGMENT_THREADS = 1024, /* per block of the kernels with sums in shared memory */
+    GR_FEW_SEGMENTS = 256,     /* most per block of segment_few, whose shared memory has .. */
+    GR_FEW_ROOM = 256 * 32,    /* .. this many bytes for sums of its threads, and .. */
+    GR_FEW_BYTES = 17 * 1024   /* .. at most these for the places of the segments' rows */
 };
 
 /* The words of a sum. */
@@ -116,6 +119,7 @@ typedef struct {
                               attempt 0 overflowed; 2: without, in place of both */
     unsigned pass, passes; /* the number of this range of segments, and how many there may be */
     unsigned lanes;        /* lanes per segment, in segment_rows */
+    unsigned few;          /* segments of a block of segment_few */
     uint64_t long_rows;    /* longer segments are cut into tasks */
     uint64_t task_rows;    /* rows of a task, or of a warp of segment_runs */
     gr_segment_task *task; /* of segment_runs: two per warp, of which only `segment` is in use */
@@ -124,6 +128,12 @@ typedef struct {
     void *partial;                 /* the tasks' sums */
     unsigned *arrived;             /* per long segment and 32 columns: tasks that are done */
 } gr_segment_job;
+
+/* The words of a block of segment_few that mark its unproven sums. */
+GR_HOST_DEVICE unsigned gr_few_marks(const gr_segment_job *of)
+{
+    return (unsigned)(of->few * of->columns / 32 + 1);
+}
 
 /* The bits per word for which overflow is impossible. With width = 63 - ceil(log2(rows)), each
  * element adds less than 2^width in size to a word, so any sum of elements in a word stays below

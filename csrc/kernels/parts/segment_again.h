@@ -40,10 +40,10 @@ template <> constexpr bool can_add_again<RowTerms> = true;
 /* Adds up the marked sums of a warp's segments again, by all of its lanes. `per_warp`: the segments
  * of a turn of for_each_segment(). Warps with other columns of the same segments look for marks,
  * too: the first one takes a sum. Called after that loop, in which a call would take registers. */
-DEVICE_FUNCTION void add_marked_again(const gr_segment_job &of, unsigned per_warp)
+template <typename Job> DEVICE_FUNCTION void add_marked_again(const Job &of, unsigned per_warp)
 {
-    uint64_t warps = (uint64_t)gridDim.x * (blockDim.x / 32), all = numbers_of(of);
-    uint64_t first = ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x) / 32 * per_warp;
+    uint64_t warps = threads_of(of) / 32, all = numbers_of(of);
+    uint64_t first = thread_of(of) / 32 * per_warp;
     unsigned lane = threadIdx.x % 32;
     MOSTLY_ONCE
     for (; first < all; first += warps * per_warp) {
@@ -56,7 +56,7 @@ DEVICE_FUNCTION void add_marked_again(const gr_segment_job &of, unsigned per_war
             for (unsigned left = __ballot_sync(0xffffffffu, is_mine); left; left &= left - 1) {
                 uint64_t number = base + (unsigned)__ffs((int)left) - 1, c = number % of.columns;
                 uint64_t k = segment_of(of, number / of.columns);
-                Bounds rows = Bounds::segment(of, k);
+                Bounds rows = bounds_of(of, number / of.columns);
                 char *to = place_in_out(of, k, c);
                 const char *column =
                     static_cast<const char *>(of.values.base) + column_offset(of.values, c);
@@ -68,17 +68,14 @@ DEVICE_FUNCTION void add_marked_again(const gr_segment_job &of, unsigned per_war
 }
 
 /* Adds up the sum of segment k and column c again by a block, whose shared memory has room for
- * GR_LEVELS_WORDS words, and for the bounds. */
+ * GR_LEVELS_WORDS words, and for the bounds. These are those of the first thread. */
 __device__ __forceinline__ void add_segment_again_by_block(const gr_segment_job &of, uint64_t k,
-                                                           uint64_t c)
+                                                           uint64_t c, const Bounds &rows)
 {
     unsigned long long *bounds = shared_array<unsigned long long>() + GR_LEVELS_WORDS;
-    if (threadIdx.x < 32) { /* the block's loops need equal bounds, even if offsets change */
-        Bounds rows = rows_of(of, k);
-        if (threadIdx.x == 0) {
-            bounds[0] = rows.begin;
-            bounds[1] = rows.end > rows.begin ? rows.end - rows.begin : 0;
-        }
+    if (threadIdx.x == 0) { /* the block's loops need equal bounds, even if offsets change */
+        bounds[0] = rows.begin;
+        bounds[1] = rows.end > rows.begin ? rows.end - rows.begin : 0;
     }
     __syncthreads();
     const char *column = static_cast<const char *>(of.values.base) + column_offset(of.values, c);

@@ -1,53 +1,170 @@
-/* Sums of segments whose rows may be any of a few rows: kernels/segments/segment_few.cu. */
+/* Segments of few rows, which each block finds for itself: kernels segment_few and
+ * segment_few_packs. */
 #ifndef GPUREDUCE_KERNEL_SEGMENT_FEW_H
 #define GPUREDUCE_KERNEL_SEGMENT_FEW_H
 
-#include "segment_rows.h"
+#include "segment_blocks.h"
 
-/* The elements of one column as terms: 0 in place of those of other segments than k. */
-struct FewTerms {
-    const gr_segment_job &of;
-    const char *column;
+/* A segment of the block, and where its row numbers are in the block's `order`. */
+struct OwnSegment {
     uint64_t k;
+    unsigned begin, end;
+};
 
-    __device__ __forceinline__ int spare() const
+/* The sums of one block. Their segments are numbered from 0. */
+struct FewJob : gr_segment_job {
+    OwnSegment *own;
+    unsigned count; /* of segments */
+    unsigned *longs, *long_count;
+};
+
+__device__ __forceinline__ uint64_t threads_of(const FewJob &)
+{
+    return blockDim.x;
+}
+
+__device__ __forceinline__ uint64_t thread_of(const FewJob &)
+{
+    return threadIdx.x;
+}
+
+__device__ __forceinline__ uint64_t numbers_of(const FewJob &of)
+{
+    return of.count;
+}
+
+__device__ __forceinline__ uint64_t segment_of(const FewJob &of, uint64_t number)
+{
+    return of.own[number].k;
+}
+
+__device__ __forceinline__ Bounds bounds_of(const FewJob &of, uint64_t number)
+{
+    return number < of.count ? Bounds(of, of.own[number].begin, of.own[number].end)
+                             : Bounds(of, 0, 0);
+}
+
+/* Notes long segments, which the block adds up in the end. */
+__device__ __forceinline__ void put_tasks(const FewJob &of, unsigned lanes, bool is_long,
+                                          uint64_t number, const Bounds &)
+{
+    if (is_long && threadIdx.x % lanes == 0)
+        of.longs[atomicAdd(of.long_count, 1u)] = (unsigned)number;
+}
+
+/* What a block has in shared memory. A hash table has its segments. */
+struct FewRows {
+    static constexpr unsigned SLOTS = 2 * GR_FEW_SEGMENTS, NO_SLOT = SLOTS;
+    FewJob job;
+    unsigned long long key[SLOTS];                   /* segments; ~0 in free slots */
+    unsigned first[SLOTS], count[SLOTS], end[SLOTS]; /* of their rows */
+    OwnSegment own[GR_FEW_SEGMENTS];
+    unsigned longs[GR_FEW_SEGMENTS];
+    unsigned long_count, any_unproven, found, claimed;
+
+    static __device__ __forceinline__ unsigned first_slot(uint64_t k)
     {
-        return 0;
+        return unsigned(k * 0x9e3779b97f4a7c15ull >> 32) % SLOTS;
     }
 
-    template <typename Use> __device__ __forceinline__ void each(const Share &part, Use use) const
+    __device__ __forceinline__ void add(unsigned long long k)
     {
-        for (size_t row = part.first; row < part.end; row += part.step) {
-            const char *at = column + (int64_t)row * of.values.row_step;
-            use(index_at(of.index, row) == k ? element_at<double>(at, 0, of.load) : 0.0);
+        for (unsigned slot = first_slot(k);; slot = (slot + 1) % SLOTS) {
+            unsigned long long before = atomicCAS(&key[slot], ~0ull, k);
+            if (before == ~0ull || before == k)
+                return;
         }
+    }
+
+    __device__ __forceinline__ unsigned slot_of(uint64_t k) const
+    {
+        unsigned slot = first_slot(k);
+        while (key[slot] != k && key[slot] != ~0ull)
+            slot = (slot + 1) % SLOTS;
+        return key[slot] == k ? slot : NO_SLOT;
     }
 };
 
-/* Rounds and stores the sum of segment k and column c in each lane that `stores` one. Sums that are
- * not proven are added up again by the warp, all of whose lanes call this function. */
-template <typename Acc>
-__device__ __forceinline__ void put_few(const gr_segment_job &of, uint64_t k, uint64_t c,
-                                        bool stores, Acc sum)
+/* Prepares the sums of this block: finds the rows of its segments. The memory behind FewRows has
+ * marks of unproven sums, the rows found with their slots, and the rows in order. Returns false if
+ * an id is wrong. */
+__device__ __forceinline__ bool find_rows(const gr_segment_job &of, FewRows &few)
 {
-    char *to = place_of_sum(of, k, c);
-    if constexpr (!is_proven<Acc>) {
-        if (stores)
-            finish_sum(to, of.sums, c, sum);
-    } else {
-        if (of.in_place && stores)
-            add_to(sum, begin_of(of, to, c));
-        bool is_done = !stores || store_proven(to, of.sums, c, sum);
-        const char *values = static_cast<const char *>(of.values.base);
-        for (unsigned left = __ballot_sync(0xffffffffu, !is_done); left; left &= left - 1) {
-            unsigned lane = threadIdx.x % 32;
-            uint64_t again = __shfl_sync(0xffffffffu, (unsigned long long)c, __ffs((int)left) - 1);
-            char *there = place_of_sum(of, k, again);
-            add_again(there, of.sums.type, of.sums.bytes, lane ? 0 : begin_of(of, there, again),
-                      FewTerms{of, values + column_offset(of.values, again), k},
-                      {lane, 32, of.rows}, 1);
+    constexpr unsigned flight = 4;
+    unsigned *marks = reinterpret_cast<unsigned *>(&few + 1);
+    unsigned *found = marks + gr_few_marks(&of), *order = found + of.rows;
+    uint64_t first = (uint64_t)blockIdx.x * of.few, left = numbers_of(of) - first;
+    unsigned count = left < of.few ? (unsigned)left : of.few, thread = threadIdx.x;
+    bool is_wrong = false;
+
+    for (unsigned i = thread; i < FewRows::SLOTS; i += blockDim.x) {
+        few.key[i] = ~0ull;
+        few.first[i] = ~0u;
+        few.count[i] = 0;
+    }
+    for (unsigned i = thread; i < gr_few_marks(&of); i += blockDim.x)
+        marks[i] = 0;
+    if (thread == 0) {
+        few.long_count = few.any_unproven = few.found = few.claimed = 0;
+        static_cast<gr_segment_job &>(few.job) = of;
+        few.job.try_sorted = 0;
+        few.job.order = order;
+        few.job.sums.unproven = marks;
+        few.job.sums.any_unproven = &few.any_unproven;
+        few.job.own = few.own;
+        few.job.count = count;
+        few.job.longs = few.longs;
+        few.job.long_count = &few.long_count;
+    }
+    __syncthreads();
+    for (unsigned i = thread; i < count; i += blockDim.x) {
+        unsigned long long k = of.by_row ? index_at(of.index, first + i) : first + i;
+        few.own[i].k = k < of.segments ? k : of.segments - 1;
+        few.add(few.own[i].k);
+    }
+    __syncthreads();
+    for (uint64_t base = thread; base < of.rows; base += flight * blockDim.x) {
+        unsigned long long id[flight];
+        for (unsigned j = 0; j < flight; j++) {
+            uint64_t row = base + j * blockDim.x;
+            id[j] = row < of.rows ? index_at(of.index, row) : 0;
+        }
+        for (unsigned j = 0; j < flight; j++) {
+            unsigned row = unsigned(base + j * blockDim.x);
+            unsigned slot = row < of.rows ? few.slot_of(id[j]) : FewRows::NO_SLOT;
+            is_wrong |= id[j] >= of.segments;
+            if (slot == FewRows::NO_SLOT)
+                continue;
+            atomicAdd(&few.count[slot], 1u);
+            atomicMin(&few.first[slot], row);
+            found[atomicAdd(&few.found, 1u)] = slot << 16 | row;
         }
     }
+    is_wrong = __syncthreads_or(is_wrong);
+    if (is_wrong && of.stops)
+        __trap();
+    for (unsigned i = thread; i < FewRows::SLOTS && !is_wrong; i += blockDim.x)
+        few.end[i] = few.count[i] ? atomicAdd(&few.claimed, few.count[i]) : 0;
+    __syncthreads();
+    for (unsigned i = thread; i < few.found && !is_wrong; i += blockDim.x)
+        order[atomicAdd(&few.end[found[i] >> 16], 1u)] = found[i] & 0xffff;
+    __syncthreads();
+    for (unsigned i = thread; i < count && !is_wrong; i += blockDim.x) {
+        unsigned slot = few.slot_of(few.own[i].k), end = few.end[slot];
+        bool is_first = !of.by_row || few.first[slot] == first + i;
+        few.own[i].begin = is_first ? end - few.count[slot] : 0;
+        few.own[i].end = is_first ? end : 0;
+    }
+    __syncthreads();
+    return !is_wrong;
+}
+
+/* The block's shared memory for these, behind what sums of a block take. */
+template <typename Acc> __device__ __forceinline__ FewRows &few_rows()
+{
+    static_assert(256 * sizeof(Acc) <= GR_FEW_ROOM, "block_sums() takes so much memory");
+    static_assert(sizeof(FewRows) <= GR_FEW_BYTES, "the engine gives so much memory");
+    return *reinterpret_cast<FewRows *>(shared_array<char>() + GR_FEW_ROOM);
 }
 
 #endif

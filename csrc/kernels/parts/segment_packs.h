@@ -132,4 +132,22 @@ __device__ __forceinline__ bool put_pairs(const gr_segment_job &of, uint64_t k, 
     return true;
 }
 
+/* Adds up all segments of a job by packs. */
+template <typename In, typename Acc, typename Job>
+__device__ __forceinline__ void add_by_packs(const Job &of)
+{
+    constexpr unsigned width = Pack<In>::count;
+    using Short = ShortSum<Acc, In>;
+    auto put_whole = [&](uint64_t k, const Bounds &rows, bool stores) {
+        return put_pairs<In, Acc>(of, k, rows, stores);
+    };
+    auto add = [&](const Part &part, const Target &target) {
+        bool is_put;
+        if (!is_short<Acc, Short> || !put_packs<Short, In, Acc>(of, part, target, &is_put))
+            put_packs<Acc, In, Acc>(of, part, target, &is_put);
+        return is_put;
+    };
+    for_each_segment<Acc>(of, of.lanes, of.columns / width, width, put_whole, add);
+}
+
 #endif

@@ -27,9 +27,6 @@ struct Bounds {
             return Bounds(of, of.ends[k] - of.counts[k], of.ends[k]);
         return Bounds(of, of.offsets[k], of.offsets[k + 1]);
     }
-
-    /* The bounds of the segment that has this number; of none if there is no such segment. */
-    static __device__ __forceinline__ Bounds numbered(const gr_segment_job &of, uint64_t number);
 };
 
 /* The number of a row, read from `order`. If ids have changed after their check, it may be any:
@@ -46,6 +43,17 @@ __device__ __forceinline__ uint64_t numbers_of(const gr_segment_job &of)
     return of.by_row ? of.rows : of.segments;
 }
 
+/* The threads that share these segments, and the calling thread's number among them. */
+__device__ __forceinline__ uint64_t threads_of(const gr_segment_job &)
+{
+    return (uint64_t)gridDim.x * blockDim.x;
+}
+
+__device__ __forceinline__ uint64_t thread_of(const gr_segment_job &)
+{
+    return (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+}
+
 /* The segment that has this number. If ids have changed after their check, it may be any. */
 __device__ __forceinline__ uint64_t segment_of(const gr_segment_job &of, uint64_t number)
 {
@@ -56,11 +64,12 @@ __device__ __forceinline__ uint64_t segment_of(const gr_segment_job &of, uint64_
     return k < of.segments ? k : of.segments - 1;
 }
 
-__device__ __forceinline__ Bounds Bounds::numbered(const gr_segment_job &of, uint64_t number)
+/* The bounds of the segment that has this number; of none if there is no such segment. */
+__device__ __forceinline__ Bounds bounds_of(const gr_segment_job &of, uint64_t number)
 {
     if (number >= numbers_of(of))
         return Bounds(of, 0, 0);
-    Bounds rows = segment(of, segment_of(of, number));
+    Bounds rows = Bounds::segment(of, segment_of(of, number));
     return of.by_row && rows.begin != number ? Bounds(of, 0, 0) : rows;
 }
 

@@ -165,7 +165,7 @@ __device__ __forceinline__ void put_tasks(const gr_segment_job &of, unsigned lan
     gr_segment_state *state = of.state;
     unsigned member = threadIdx.x % lanes, place = 0;
     unsigned long long count = (rows.end - rows.begin + of.task_rows - 1) / of.task_rows, first = 0;
-    if (!__any_sync(0xffffffffu, is_long))
+    if (blockIdx.y != 0 || !__any_sync(0xffffffffu, is_long))
         return;
     if (is_long && member == 0) {
         first = atomicAdd(reinterpret_cast<unsigned long long *>(&state->tasks), count);
@@ -188,26 +188,24 @@ __device__ __forceinline__ void put_tasks(const gr_segment_job &of, unsigned lan
  * often. If it returns false, sums are marked as unproven, and are added up again in the end.
  * Before that, put_whole(k, rows, stores) may store all columns of a warp's segments, and return
  * true. */
-template <typename Acc, typename PutWhole, typename Add>
-__device__ __forceinline__ void for_each_segment(const gr_segment_job &of, unsigned lanes,
-                                                 uint64_t pieces, unsigned width,
-                                                 PutWhole put_whole, Add add)
+template <typename Acc, typename Job, typename PutWhole, typename Add>
+__device__ __forceinline__ void for_each_segment(const Job &of, unsigned lanes, uint64_t pieces,
+                                                 unsigned width, PutWhole put_whole, Add add)
 {
     unsigned bits = __ffs((int)lanes) - 1; /* a shift takes fewer instructions than a division */
-    uint64_t groups = (uint64_t)gridDim.x * blockDim.x >> bits;
+    uint64_t groups = threads_of(of) >> bits, first = thread_of(of) >> bits;
     unsigned piece_bits = column_lane_bits(pieces), with_own = 1u << piece_bits;
     unsigned member = threadIdx.x & (lanes - 1), lane_row = member >> piece_bits;
-    uint64_t first = ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x) >> bits;
     uint64_t of_warp = first - (threadIdx.x % 32 >> bits); /* of the warp's first lane */
     bool in_order = needs_order(of), is_all_put = true;
 
-    Bounds next = Bounds::numbered(of, first); /* loaded a turn early */
+    Bounds next = bounds_of(of, first); /* loaded a turn early */
     for (uint64_t turn = of_warp; turn < numbers_of(of); turn += groups) {
         uint64_t number = turn + (threadIdx.x % 32 >> bits);
         Bounds rows = next;
-        next = Bounds::numbered(of, number + groups);
+        next = bounds_of(of, number + groups);
         bool is_long = rows.end - rows.begin > of.long_rows;
-        bool is_there = of.in_place ? rows.begin < rows.end : number < of.segments;
+        bool is_there = of.in_place ? rows.begin < rows.end : number < numbers_of(of);
         uint64_t k = is_there ? segment_of(of, number) : 0;
         bool is_put = put_whole(k, rows, is_there && !is_long);
         for (uint64_t tile = (uint64_t)blockIdx.y * with_own; tile < pieces && !is_put;
@@ -221,8 +219,7 @@ __device__ __forceinline__ void for_each_segment(const gr_segment_job &of, unsig
             is_all_put &= add(part, Target{place_in_out(of, k, c), number * of.columns + c,
                                            adds && lane_row == 0 && is_there, lanes, with_own});
         }
-        if (blockIdx.y == 0)
-            put_tasks(of, lanes, is_long, number, rows);
+        put_tasks(of, lanes, is_long, number, rows);
     }
     if constexpr (is_proven<Acc>)
         if (__any_sync(0xffffffffu, !is_all_put))

@@ -17,6 +17,6 @@ __global__ void segment_digits(const __grid_constant__ gr_segment_job of)
         return;
     for (uint64_t i = blockIdx.x; i < of.segments; i += gridDim.x) {
         if (bits[i / 32] >> i % 32 & 1)
-            add_segment_again_by_block(of, i, 0);
+            add_segment_again_by_block(of, i, 0, rows_of(of, i));
     }
 }

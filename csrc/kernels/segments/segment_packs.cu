@@ -12,18 +12,6 @@ __global__ void __launch_bounds__(256, 2) segment_packs(const __grid_constant__ 
 {
     invite_next_kernel();
     wait_for_earlier_kernels();
-    constexpr unsigned width = Pack<In>::count;
-    using Short = ShortSum<Acc, In>;
-    if (!adds_rows(of))
-        return;
-    auto put_whole = [&](uint64_t k, const Bounds &rows, bool stores) {
-        return put_pairs<In, Acc>(of, k, rows, stores);
-    };
-    auto add = [&](const Part &part, const Target &target) {
-        bool is_put;
-        if (!is_short<Acc, Short> || !put_packs<Short, In, Acc>(of, part, target, &is_put))
-            put_packs<Acc, In, Acc>(of, part, target, &is_put);
-        return is_put;
-    };
-    for_each_segment<Acc>(of, of.lanes, of.columns / width, width, put_whole, add);
+    if (adds_rows(of))
+        add_by_packs<In, Acc>(of);
 }
