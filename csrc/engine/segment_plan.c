@@ -23,11 +23,8 @@ enum {
     MOST_STRIPS = 1 << 22,      /* per warp: an int counts their rows */
     MOST_PASSES = 8,            /* most passes that keep the words of a pass in the L2 cache */
     UNCHECKED_VALUES = 1 << 16, /* from this many unchecked values, two attempts win */
-    FEW_ROWS = 4096,            /* most ids that every block reads, with .. */
-    FEW_SEGMENTS = 4096,        /* .. most segments, unless only those with rows are added up .. */
-    FEW_VALUES = 1 << 19,       /* .. and most values; or with .. */
-    FEWER_ROWS = 1024,          /* .. fewer ids .. */
-    FEW_COLUMNS = 4096,         /* .. and most columns */
+    FEW_SEGMENTS = 4096,        /* most segments of segment_few, unless only those with rows .. */
+    FEW_VALUES = 1 << 17,       /* .. are added up, and most values: one segment may have all */
     FEW_BLOCKS = 2,             /* per multiprocessor */
     WIDE_ROWS = 8 /* rows per sum from which on GR_WIDE_PASSES needless passes cost little */
 };
@@ -224,9 +221,7 @@ gr_status gr_plan_segments(run *r)
     r->in_rows = !as_digits && (request->by_offsets || job->try_sorted || r->in_order);
     r->in_words = as_digits || !(has_order || r->in_order);
     r->are_few = !request->check && !request->by_offsets && !as_digits &&
-                 (request->rows <= FEWER_ROWS
-                      ? columns <= FEW_COLUMNS
-                      : request->rows <= FEW_ROWS && request->rows * columns <= FEW_VALUES) &&
+                 request->rows <= GR_FEW_ROWS && request->rows * columns <= FEW_VALUES &&
                  (request->in_place || request->segments <= FEW_SEGMENTS);
     job->by_row =
         request->in_place && (r->in_rows || r->are_few) && request->rows < request->segments;

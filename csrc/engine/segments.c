@@ -160,7 +160,7 @@ static gr_status order_rows(run *r)
     if (r->by_cluster)
         return gr_launch_segment_threads(r, "segment_order_few", CLUSTER_THREADS, BLOCK * 2, 0);
     if (gr_launch_segment_threads(r, "segment_count", request->rows, block, bytes) == GR_OK &&
-        gr_launch_segment_threads(r, "segment_claim", gr_numbered_segments(r), BLOCK, 0) == GR_OK)
+        gr_launch_segment_threads(r, "segment_claim", request->segments, BLOCK, 0) == GR_OK)
         gr_launch_segment_threads(r, "segment_order", request->rows, block, bytes);
     return r->error->status;
 }

@@ -35,7 +35,8 @@ enum {
     GR_OVERLAPPING = 4,        /* most overlapping words of a sum */
     GR_STRIP_ROWS = 256,       /* rows that a warp of segment_runs sums at once */
     GR_SEGMENT_THREADS = 1024, /* per block of the kernels with sums in shared memory */
-    GR_FEW_SEGMENTS = 256,     /* most per block of segment_few, whose shared memory has .. */
+    GR_FEW_ROWS = 4096,        /* most rows of segment_few, .. */
+    GR_FEW_SEGMENTS = 256,     /* .. and most segments per block, whose shared memory has .. */
     GR_FEW_ROOM = 256 * 32,    /* .. this many bytes for sums of its threads, and .. */
     GR_FEW_BYTES = 17 * 1024   /* .. at most these for the places of the segments' rows */
 };

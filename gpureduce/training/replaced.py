@@ -194,9 +194,10 @@ def embedding_bag_backward(
     if bag_of.numel() < indices.numel():  # for sums, PyTorch may leave it out
         places = torch.arange(indices.numel(), device=offsets.device, dtype=offsets.dtype)
         bag_of = torch.searchsorted(offsets, places, right=True) - 1
-    rows = gradient.index_select(0, bag_of)
     if mode == 1:
-        rows = rows / bag_size.index_select(0, bag_of).unsqueeze(1).to(rows.dtype)
+        sizes = bag_size[: len(gradient)]  # on a card, one more with include_last_offset
+        gradient = gradient / sizes.unsqueeze(1).to(gradient.dtype)
+    rows = gradient.index_select(0, bag_of)
     if weights is not None:
         rows = rows * weights.unsqueeze(1)
     return _gradient_of_table(add, rows, indices, size, padding)

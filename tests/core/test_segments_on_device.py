@@ -308,10 +308,10 @@ def test_timing():
     assert none.timing is None
 
 
-@pytest.mark.parametrize(("n", "launches"), [(1, 1), (1025, 5), (65535, 5), (65536, 13)])
+@pytest.mark.parametrize(("n", "launches"), [(1, 1), (4096, 1), (4097, 5), (65535, 5), (65536, 13)])
 @pytest.mark.parametrize(("dtype", "most"), [("bfloat16", 120), ("float32", 120), ("float64", 990)])
 def test_few_unchecked_values_take_one_attempt(dtype, most, n, launches):
-    """Without a checked word, there are words for values of all exponents. 1024 need no words."""
+    """Without a checked word, there are words for values of all exponents. 4096 need no words."""
     rng = np.random.default_rng(n)
     values = rng.standard_normal(n) * 2.0 ** rng.integers(-most, most, n)
     ids = rng.integers(0, 5, n)

@@ -76,8 +76,12 @@ struct FewRows {
         }
     }
 
-    __device__ __forceinline__ unsigned slot_of(uint64_t k) const
+    /* The slot of segment k. Without `by_row` the block has neighbouring segments, from `from` on.
+     */
+    __device__ __forceinline__ unsigned slot_of(uint64_t k, uint64_t from) const
     {
+        if (!job.by_row)
+            return k - from < job.count ? unsigned(k - from) : NO_SLOT;
         unsigned slot = first_slot(k);
         while (key[slot] != k && key[slot] != ~0ull)
             slot = (slot + 1) % SLOTS;
@@ -90,13 +94,20 @@ struct FewRows {
  * an id is wrong. */
 __device__ __forceinline__ bool find_rows(const gr_segment_job &of, FewRows &few)
 {
-    constexpr unsigned flight = 4;
+    constexpr unsigned flight = GR_FEW_ROWS / 256;
     unsigned *marks = reinterpret_cast<unsigned *>(&few + 1);
     unsigned *found = marks + gr_few_marks(&of), *order = found + of.rows;
     uint64_t first = (uint64_t)blockIdx.x * of.few, left = numbers_of(of) - first;
     unsigned count = left < of.few ? (unsigned)left : of.few, thread = threadIdx.x;
+    unsigned long long id[flight], k = first + thread;
     bool is_wrong = false;
 
+    if (of.by_row && thread < count)
+        k = index_at(of.index, k);
+    for (unsigned j = 0; j < flight; j++) {
+        unsigned row = thread + j * blockDim.x;
+        id[j] = row < of.rows ? index_at(of.index, row) : 0;
+    }
     for (unsigned i = thread; i < FewRows::SLOTS; i += blockDim.x) {
         few.key[i] = ~0ull;
         few.first[i] = ~0u;
@@ -117,28 +128,22 @@ __device__ __forceinline__ bool find_rows(const gr_segment_job &of, FewRows &few
         few.job.long_count = &few.long_count;
     }
     __syncthreads();
-    for (unsigned i = thread; i < count; i += blockDim.x) {
-        unsigned long long k = of.by_row ? index_at(of.index, first + i) : first + i;
-        few.own[i].k = k < of.segments ? k : of.segments - 1;
-        few.add(few.own[i].k);
+    if (thread < count) {
+        few.own[thread].k = k = k < of.segments ? k : of.segments - 1;
+        if (of.by_row)
+            few.add(k);
     }
-    __syncthreads();
-    for (uint64_t base = thread; base < of.rows; base += flight * blockDim.x) {
-        unsigned long long id[flight];
-        for (unsigned j = 0; j < flight; j++) {
-            uint64_t row = base + j * blockDim.x;
-            id[j] = row < of.rows ? index_at(of.index, row) : 0;
-        }
-        for (unsigned j = 0; j < flight; j++) {
-            unsigned row = unsigned(base + j * blockDim.x);
-            unsigned slot = row < of.rows ? few.slot_of(id[j]) : FewRows::NO_SLOT;
-            is_wrong |= id[j] >= of.segments;
-            if (slot == FewRows::NO_SLOT)
-                continue;
-            atomicAdd(&few.count[slot], 1u);
-            atomicMin(&few.first[slot], row);
-            found[atomicAdd(&few.found, 1u)] = slot << 16 | row;
-        }
+    if (of.by_row)
+        __syncthreads();
+    for (unsigned j = 0; j < flight; j++) {
+        unsigned row = thread + j * blockDim.x;
+        unsigned slot = row < of.rows ? few.slot_of(id[j], first) : FewRows::NO_SLOT;
+        is_wrong |= id[j] >= of.segments;
+        if (slot == FewRows::NO_SLOT)
+            continue;
+        atomicAdd(&few.count[slot], 1u);
+        atomicMin(&few.first[slot], row);
+        found[atomicAdd(&few.found, 1u)] = slot << 16 | row;
     }
     is_wrong = __syncthreads_or(is_wrong);
     if (is_wrong && of.stops)
@@ -149,11 +154,11 @@ __device__ __forceinline__ bool find_rows(const gr_segment_job &of, FewRows &few
     for (unsigned i = thread; i < few.found && !is_wrong; i += blockDim.x)
         order[atomicAdd(&few.end[found[i] >> 16], 1u)] = found[i] & 0xffff;
     __syncthreads();
-    for (unsigned i = thread; i < count && !is_wrong; i += blockDim.x) {
-        unsigned slot = few.slot_of(few.own[i].k), end = few.end[slot];
-        bool is_first = !of.by_row || few.first[slot] == first + i;
-        few.own[i].begin = is_first ? end - few.count[slot] : 0;
-        few.own[i].end = is_first ? end : 0;
+    if (thread < count && !is_wrong) {
+        unsigned slot = few.slot_of(k, first), end = few.end[slot];
+        bool is_first = !of.by_row || few.first[slot] == first + thread;
+        few.own[thread].begin = is_first ? end - few.count[slot] : 0;
+        few.own[thread].end = is_first ? end : 0;
     }
     __syncthreads();
     return !is_wrong;

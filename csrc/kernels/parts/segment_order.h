@@ -93,20 +93,6 @@ __device__ __forceinline__ unsigned claim_places(unsigned *next, unsigned count)
     return __shfl_sync(0xffffffffu, begin, 31) + upto - count;
 }
 
-/* Claims places in `order` for the segments that have rows, in the turn of their first rows. */
-__device__ __forceinline__ void claim_by_rows(const gr_segment_job &of)
-{
-    for_each_id(of, [&](const Ids &ids) {
-        for (unsigned j = 0; j < Ids::flight; j++) {
-            bool is_first = ids.id[j] < of.segments && of.places[ids.row[j]] == 0;
-            unsigned count = is_first ? of.counts[ids.id[j]] : 0;
-            unsigned begin = claim_places(&of.state->places, count);
-            if (is_first)
-                of.ends[ids.id[j]] = begin + count;
-        }
-    });
-}
-
 /* Stores the numbers of some rows. If ids have changed since they were counted, a place may be any
  * number: rows whose place is out of range are dropped. */
 __device__ __forceinline__ void put_rows(const gr_segment_job &of, const Ids &ids,

@@ -1,8 +1,7 @@
 /* segment_claim: gives each segment a part of `order`, the array of row numbers.
  *
  * It does not matter which part comes first. So no segment needs the sum of all counts before its
- * own (a prefix sum over the grid): a warp claims places for 32 segments by one atomic addition.
- * Where there are more segments than rows, only those that have rows claim places. */
+ * own (a prefix sum over the grid): a warp claims places for 32 segments by one atomic addition. */
 #include "parts/segment_order.h"
 
 template <typename In, typename Word> __global__ void segment_claim(gr_segment_job of)
@@ -15,10 +14,6 @@ template <typename In, typename Word> __global__ void segment_claim(gr_segment_j
 
     if (!needs_order(of) || of.state->bad)
         return;
-    if (of.by_row) {
-        claim_by_rows(of);
-        return;
-    }
     for (uint64_t base = first; base < of.segments; base += threads) {
         uint64_t k = base + lane;
         unsigned count = k < of.segments ? of.counts[k] : 0;
