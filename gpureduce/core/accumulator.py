@@ -20,7 +20,7 @@ _NAME_OF = {DTYPES[name].load: name for name in _FLOATS}
 
 
 _VALUES = (np.nan, np.inf, -np.inf)
-_NONE: Any = np.zeros((2, len(_VALUES)), np.int64)  # for each part, the counts of these values
+_NONE: Any = np.zeros((2, len(_VALUES)), np.int64)  # counts of _VALUES in real and imaginary parts
 _LOCK = threading.RLock()  # guards sums with infinities or nans
 
 
@@ -160,7 +160,7 @@ class Accumulator:
             self._specials = counts if counts.any() else _NONE
 
     def _whole(self) -> _host.Exact:
-        """The sum with its infinities and nans."""
+        """The sum, with the counted infinities and nans added to it."""
         if self._specials is _NONE:
             return self._total
         made = self._total.copy()

@@ -38,7 +38,7 @@ def add(
     call: Arguments, arr: npt.ArrayLike, how: Reduction | None = None,
     into: _host.Exact | None = None,
 ) -> SumResult:  # fmt: skip
-    """The sum of an array, or its sums along axes: `how`.
+    """The sum of all elements, or the reduction that `how` describes.
 
     An exact sum of a host array is also added to `into`, unrounded.
     """

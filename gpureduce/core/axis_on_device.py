@@ -37,7 +37,7 @@ from gpureduce.core.plan import (
 )  # fmt: skip
 from gpureduce.core.results import Outcome, SumResult, Timing
 
-_MOST_KNOWN = 256  # descriptions of arrays, for each plan
+_MOST_KNOWN = 256  # array descriptions that a _Plan caches
 
 
 def check_strategy(strategy: registry.Strategy, *others: str) -> None:
@@ -123,7 +123,7 @@ def add_host(plan: Plan, array: Array, how: Reduction) -> Outcome:
 
 
 class _Known(NamedTuple):
-    """How arrays of one description are added up, and what their sums are."""
+    """The cached request for arrays of one description, and the layout of their sums."""
 
     make: device_results.Make
     beside: Callable[[str], device_results.Make]  # makes arrays of a dtype, laid out as the sums
@@ -140,7 +140,7 @@ OVER_ONE, OVER_COUNT, OVER_WEIGHTS = range(3)  # gr_over
 
 
 class Made(NamedTuple):
-    """What is made of sums before they are rounded: see csrc/exact/finish.h."""
+    """A quotient, variance or root of exact sums, rounded once: see csrc/exact/finish.h."""
 
     kind: int
     root: bool
@@ -148,11 +148,11 @@ class Made(NamedTuple):
     over: int
     ddof: float = 0.0
     mean: float = 0.0
-    least: int = 0  # a result of fewer elements is a nan, if numbers of elements are given
+    least: int = 0  # with element counts: groups of fewer elements give nan
 
 
 class _Plan:
-    """Decides where the sums of an array go and how to make them, once for each description."""
+    """Adds up arrays of one type by the same call. Caches a request for each description."""
 
     def __init__(
         self, call: Arguments, strategy: registry.Strategy, how: Reduction, like: type,
@@ -168,10 +168,10 @@ class _Plan:
     def run(
         self, view: Any, out: Any, start: float, other: Any = None, mean: Any = None
     ) -> tuple[Any, Timing | None, _Known]:  # fmt: skip
-        """Adds up an array, of which `view` is the description. `other`: of products.
+        """Adds up the array that `view` describes. `other` has the second factors of products.
 
-        `mean`: an array of the results' means, for variances.
-        The sums; their timing, or None without timing; and what is known of such arrays.
+        `mean` is an array of given means, for variances about them.
+        Returns the sums, their timing (None without timing), and the _Known of such arrays.
         """
         known = self.known.get(view.key)
         if known is None:
@@ -204,7 +204,7 @@ class _Plan:
         return value, timing, known
 
     def _numbers(self, known: _Known, view: Any, mask: Any, mean: Any) -> list[Any]:
-        """The number of elements of each result, and its mean; or None."""
+        """Arrays of the element counts and of the means of the results; None without them."""
         if mean is not None:
             axes = groups.reduced_axes(self.how.axis, len(view.shape))
             mean = broadcast(mean, groups.shape_of_result(view.shape, axes, True), "mean")
@@ -266,7 +266,7 @@ class _Plan:
 
 
 def _joins_parts(made: Made | None, kind: str) -> bool:
-    """Whether both parts join in one real result: a norm of complex numbers."""
+    """Whether real and imaginary parts give one real result, as in a norm."""
     return made is not None and kind == "c" and (made.kind, made.term) == (RATIO, SQUARE)
 
 
@@ -372,7 +372,7 @@ def add_gpu(
     call: Arguments, strategy: registry.Strategy, arr: Any, how: Reduction, start: float,
     as_digits: bool = False, made: Made | None = None, other: Any = None, mean: Any = None,
 ) -> SumResult:  # fmt: skip
-    """The sums of an array on a GPU, on that GPU, or what is made of them."""
+    """Sums of an array on a GPU, or quotients, variances or roots of them, on the same GPU."""
     waits = how.axis is None and not how.keepdims and how.out is None and how.result == "host"
     of = device_results.OnGpu.of(call, arr, waits=waits)
     plan = _Plan(call, strategy, how, of.like, of.module, as_digits, made)
@@ -385,15 +385,15 @@ def by_one_call(
     arr: Any, strategy: str, dtype: Any, timing: bool, axis: Any, keepdims: bool, out: object,
     made: Made | None = None, other: Any = None,
 ) -> SumResult | None:  # fmt: skip
-    """The sums along an axis of an array on a GPU; None if the general path has to make them."""
+    """The sums along an axis of an array on a GPU; None if this shortcut does not apply."""
     start = time.perf_counter() if timing else 0.0
     if not (type(axis) is int or axis is None) and (
         type(axis) is not tuple or not all(type(one) is int for one in axis)
     ):
-        return None  # _plan_for takes True for 1
+        return None  # True == 1: the cache of _plan_for would take axis=True for axis=1
     if dtype is not None and not gpu_arrays.is_quick(dtype):
         return None
-    like: Any = type(arr)  # mypy takes no type for hashable
+    like: Any = type(arr)  # to mypy, a type is not hashable
     plan = _plan_for(like, strategy, dtype, bool(timing), axis, keepdims, made)
     if plan is None:
         return None
@@ -440,7 +440,7 @@ def digits_gpu(arr: Any, axis: object, device: str | None, stream: object) -> An
 
 
 def _on_host(value: Any, result: str) -> Any:
-    """The only sum, as a NumPy scalar. Waits for it."""
+    """Copies a single sum to the host, as a NumPy scalar. Waits for it."""
     if isinstance(value, device_array.DeviceArray):
         return value.to_numpy()[()]
     return dtypes.named(result).type(value.item())

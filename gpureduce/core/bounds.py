@@ -103,8 +103,8 @@ from gpureduce.core.results import SumResult, Timing
 _FLUSHED = 2.0**-126  # atomics in global memory flush float32 values below this to zero
 _ROUNDINGS_HERE = 1 + 2.0**-46
 _GIVEN = 1 + 2.0**-52  # the caller's magnitude may have been rounded to nearest
-_WARPS_ADD = 10  # two trees over 32 lanes each
-_TILE, _SLACK = 2048, 38  # packs of bulk_copy; packs by which a share of tiles may be cut later
+_WARPS_ADD = 10  # depth of two trees over 32 lanes
+_TILE, _SLACK = 2048, 38  # packs in a tile of bulk_copy; packs by which `tiles` rounds up
 
 
 def _unit(name: str) -> float:
@@ -159,7 +159,7 @@ def _loads(strategy: registry.Strategy, n: int, block: int, grid: int, per_pack:
         return in_pack + _share(packs, threads)
     if strategy.name == "one_block":  # packs added pairwise; at least half of the threads add
         return in_pack + 3 + _share(packs, 4 * (block // 2 + 1))
-    if strategy.name == "tiles":  # shares end at whole warps
+    if strategy.name == "tiles":  # a share consists of groups of 32 packs
         groups = (packs + _SLACK) // 32
         return in_pack + _share(32 * _share(groups, grid), block)
     if strategy.name == "bulk_copy":  # whole tiles per block, then the packs around them
@@ -194,7 +194,7 @@ def _launch_depth(
 
 
 def _blocks_left(strategy: registry.Strategy, timing: Timing, outs: int, block: int) -> int:
-    """The most outputs of a first launch. Later pieces may be longer than the first one."""
+    """The most block sums of a first launch. Later pieces may be longer than the first one."""
     if timing.pieces == 1 or outs == 1:
         return outs
     per_thread = 2 if strategy.traits & _host.TWO else 1

@@ -24,17 +24,17 @@ from gpureduce.core.results import SumResult, Timing, launched, ran_on
 from gpureduce.core.schedule import current
 from gpureduce.lazy_import import load_other
 
-Make = Callable[[int], Any]  # makes an array beside another, for work on a stream
+Make = Callable[[int], Any]  # allocates an array for work on a stream
 Transpose = Callable[[Any, tuple[int, ...]], Any]
 
 
 class Library(NamedTuple):
-    """How to make arrays, how to transpose them, on which stream work goes, and what users get."""
+    """What an array library provides: allocation, transpose, stream, and the type for users."""
 
     maker: Callable[[tuple[int, ...], str, int], Make]  # for a shape, a dtype and a GPU
     transpose: Transpose
     stream: Callable[[Any], object] = lambda like: None  # None: the one that the array names
-    result: Callable[[Any], Any] = lambda made: made  # of an array that was made here
+    result: Callable[[Any], Any] = lambda made: made  # converts what `maker` made
 
 
 @functools.cache
@@ -201,9 +201,9 @@ def finish_of(launches: int) -> str:
 def timing_of(
     backend: str, device: int, element: tuple[str, int], n: int, name: str, found: Any, start: float
 ) -> Timing:
-    """The timing of sums whose launches were put on a stream: read at the first access.
+    """The timing of sums that may still run on a stream. Times are read at the first access.
 
-    `element` is its kind and bytes, and `found` is (block, grid, launches, times).
+    `element` is the kind and bytes of an element, and `found` is (block, grid, launches, times).
     """
     block, grid, launches, elapsed = found
     common = gpu_arrays.common_fields(backend, device, *element, name, finish_of(launches))
@@ -298,8 +298,8 @@ def send(
 ) -> tuple[int, dict[str, Any], Any]:
     """Adds up host arrays, which are copied to the device; `other` is a mask, ids or offsets.
 
-    `conversion` takes the place of the plan's. Returns the number of the strategy that ran, the
-    fields of the timing, and what is wrong.
+    `conversion` replaces the plan's. Returns the number of the strategy that ran, the fields of
+    the timing, and the fault in the ids or offsets.
     """
     schedule, device = current(), choose_device(plan.device, or_cpu=True)
     module = module_of(device, traced=schedule.traced)

@@ -15,9 +15,9 @@ from gpureduce.core.dtypes import Array, load_of
 Words = npt.NDArray[np.int64]
 
 REAL, COMPLEX = 75, 146  # numbers of one sum
-SQUARES = 3 * REAL  # of the sums of small, usual and large squares: Moments.to_digits
+SQUARES = 3 * REAL  # three sums: of small, usual and large squares (Moments.to_digits)
 MEAN, VAR, STD, NORM = range(4)  # gr_digits_finish
-_COUNT = slice(2, 4)  # of which two have the count of elements
+_COUNT = slice(2, 4)  # the two numbers with the count of elements
 
 
 def numbers_of(kind: str) -> int:
@@ -26,7 +26,7 @@ def numbers_of(kind: str) -> int:
 
 
 def dtype_for(kind: str) -> type[np.float64] | None:
-    """The dtype of the digits of elements on a GPU; None stands for the elements' own dtype."""
+    """The accumulator dtype for elements of this kind on a GPU; None: the elements' own."""
     return np.float64 if kind in "biu" else None
 
 
@@ -70,9 +70,9 @@ def one(words: object) -> Words:
 
 
 def of_sums(array: Array, axes: tuple[int, ...]) -> Words:
-    """The digits of the exact sums along axes: an array of the other axes, and of digits.
+    """The digits of the exact sums along axes. The last axis of the result is for the digits.
 
-    Those of integers are digits of float64.
+    Sums of integers have the digits of a float64 accumulator.
     """
     kept = tuple(i for i in range(array.ndim) if i not in axes)
     moved, dims = array.transpose(kept + axes), len(kept)
@@ -166,12 +166,12 @@ def _of_floats(array: Array, kept: int) -> Words:
 
 
 def dtype_of(words: Words) -> np.dtype[Any]:
-    """The dtype of the accumulators whose digits were added; any one if they are no such digits."""
+    """The dtype of the accumulators whose digits were added. Arbitrary for invalid digits."""
     if not words.size:
         return np.dtype(np.complex128 if words.shape[-1] == COMPLEX else np.float64)
     first, types = map(int, words[(0,) * (words.ndim - 1)][:2])
     added = first & 0x7FFFFFFF
-    if first == added > 0:  # of an earlier version
+    if first == added > 0:  # the layout before 1.0.0
         kind = min(max(types // added % 16, 1), 4) - 1
     else:
         kind = (types & 0x7FFFFFFF == added) + 2 * (types >> 31 == added)
@@ -187,7 +187,7 @@ def counts(words: Words) -> npt.NDArray[np.float64]:
 
 
 def rounded(words: Words, result: np.dtype[Any]) -> Array:
-    """The sums that digits have, rounded once to a dtype."""
+    """The sums that the digits stand for, each rounded once to a dtype."""
     parts = 2 if words.shape[-1] == COMPLEX else 1
     if (result.kind == "c") != (parts == 2):
         raise TypeError(

@@ -63,8 +63,8 @@ def number_of(acc: int) -> np.dtype[Any]:
 class Conversion:
     """How the elements of one dtype are added up to a sum of another: csrc/shared/how.h.
 
-    Elements are first converted to `elements`, if it is not None, as numpy.sum does; with `halves`,
-    integers to two floats each. They are then read as `load` and added up in `acc`, and the sum is
+    Elements are first converted to `elements`, if it is not None, as numpy.sum does. With `halves`,
+    each integer becomes two floats. Then they are read as `load` and added up in `acc`. The sum is
     converted to `result`. For complex numbers, `load` and `acc` are those of the real and imaginary
     parts. With `exactly`, the sum is rounded once.
     """
@@ -237,7 +237,7 @@ def convert_for(
 
 
 def in_itself(source: np.dtype[Any], pair: tuple[int, int] | None) -> np.dtype[Any] | None:
-    """The dtype of the elements if a kernel adds them up in it, as in the lectures; else None."""
+    """The elements' dtype if a kernel accumulates in it, as in the lectures; else None."""
     if source.name not in ("int32", "uint32", "float32", "float64"):
         return None
     acc = source if pair is None else number_of(pair[1])
@@ -254,7 +254,7 @@ def _convert(
         raise no_sum_of(str(source))
     if wanted is not None:
         wanted = wanted.newbyteorder("=")
-        to = NUMBERS.get(number_name(wanted) or "", NUMBERS["bool"])  # neither holds a sum
+        to = NUMBERS.get(number_name(wanted) or "", NUMBERS["bool"])  # refused as bool is
     found = _host.how(number, to, exactly, place, groups)
     refusal, result, elements, halves, load, acc, rounds_once = found
     if refusal:

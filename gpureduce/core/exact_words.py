@@ -20,7 +20,7 @@ _WIDE = {"float16": (56, 2), "bfloat16": (32, 9), "float32": (32, 9), "float64":
 _LIMB, _DIGITS, _UNIT = 32, 68, -1074  # as in csrc/exact/exact.h
 _MASK = np.int64(2**_LIMB - 1)
 _MOST_LOW = 900
-_SUMS_AT_ONCE = 1 << 13  # whose digits stay in the processor's cache
+_SUMS_AT_ONCE = 1 << 13  # the digits of so many sums fit the processor's cache
 
 
 def include_path() -> str:
@@ -104,7 +104,7 @@ def _rounded(words: Array, of: Layout, dtype: np.dtype[Any]) -> Array:
             some = slice(at, at + _SUMS_AT_ONCE)
             found.reshape(-1)[some] = digits.rounded(to_digits(flat[some], of), dtype)
         return found
-    low = words[..., 0] >> _FLAG_BITS  # then word 1 counts 2^52
+    low = words[..., 0] >> _FLAG_BITS  # word 0 now counts 1, and word 1 counts 2^52
     high, low = words[..., 1] + (low >> 52), low & (2**52 - 1)
     ends = np.iinfo(np.int64)
     within = np.clip(high, -(2**11), 2**11 - 1)

@@ -67,7 +67,7 @@ def module_for(device: str | None) -> ModuleType | None:
 
 
 def needed_module(arr: object, device: str | None) -> ModuleType:
-    """The same for an array that lies on a GPU. Raises if there is none."""
+    """The build that reads an array on a GPU, as module_for() finds it. Raises if none can."""
     module = module_for(device)
     if module is None:
         raise TypeError(f"{type(arr).__name__} is on a GPU, and {devices.build_info()['why']}")
@@ -100,7 +100,7 @@ def by_one_call(
 
 
 def is_quick(dtype: object) -> bool:
-    """Whether `wanted` takes a value of `dtype`, or it is None."""
+    """Whether `dtype` is None or of a type that wanted() can cache."""
     return dtype is None or type(dtype) in (str, type) or isinstance(dtype, np.dtype)
 
 
@@ -110,7 +110,7 @@ def wanted(dtype: Any) -> np.dtype[Any]:
     return dtypes.named(dtype).newbyteorder("=")
 
 
-_Check = Callable[[str, int, int], None]  # of an array's kind, bytes per element and GPU
+_Check = Callable[[str, int, int], None]  # takes an array's kind, bytes per element, and GPU number
 
 
 def _sum(
@@ -128,7 +128,7 @@ def _sum(
     return found
 
 
-@functools.lru_cache(1024, typed=True)  # a block may be 128, but not 128.0
+@functools.lru_cache(1024, typed=True)  # typed: 128 == 128.0, which is no block
 def _launch(
     call: str | registry.Strategy, block: int | None, grid: int | None, finish: str | None
 ) -> Launch:
@@ -225,6 +225,6 @@ def common_fields(
 def _fields_of(
     backend: str, index: int, strategy: int, kind: str, nbytes: int, finish: int
 ) -> dict[str, Any]:
-    """The same for C, which has numbers of strategies and finishes."""
+    """common_fields() for C, which passes the numbers of strategy and finish."""
     name, by = registry.name_at(strategy), registry.FINISHES[finish - 1]
     return common_fields(backend, index, kind, nbytes, name, by)

@@ -16,11 +16,11 @@ from gpureduce.core.checks import finite
 from gpureduce.core.dtypes import Array
 
 _F64 = np.dtype(np.float64)
-_SHIFT = 1088  # csrc/exact/products.h: of the sums of small and of large products
+_SHIFT = 1088  # scale of the sums of small and large products, as log2: csrc/exact/products.h
 
 
 def _pairs(part: Array) -> Iterator[tuple[Array, Array]]:
-    """Factors of finite float64 numbers whose products are the squares of real numbers."""
+    """Yields pairs of finite float64 arrays, whose products add up to the elements' squares."""
     for flat in arrays.pieces(part):
         for first in range(0, flat.size, arrays.PACK_ELEMENTS):
             some = flat[first : first + arrays.PACK_ELEMENTS]
@@ -29,7 +29,7 @@ def _pairs(part: Array) -> Iterator[tuple[Array, Array]]:
                 yield from ((low, low), (2 * low, high), (high, high))
                 continue
             x = some.astype(_F64)
-            x[~np.isfinite(x)] = 0  # the sum counts them
+            x[~np.isfinite(x)] = 0  # `_sum` counts infinities and nans
             yield x, x
 
 

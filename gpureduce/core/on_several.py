@@ -38,18 +38,18 @@ _SLAB_BYTES, _EMULATED_SLAB_BYTES = 1 << 30, 1 << 25
 _LEAST_BYTES = 1 << 22  # a device that adds up less than this is not worth its thread
 _PROBE_BYTES = 1 << 24  # the first slab of a device whose rate is not known
 _JUDGED_BYTES = 1 << 30  # the least array that tells whether the processors are quicker alone
-_JUDGED_AGAIN = 8  # an array that is so many times larger tells more
+_JUDGED_AGAIN = 8  # an array so many times larger is judged again
 _ALONE = 4  # a quarter of it is added up by the processors alone
-_GAIN = 1.05  # what all devices together must gain, as measurements differ by some percent
-_PART_OF_SHARE = 0.75  # of the remaining bytes: the rest evens out errors of the rates
+_GAIN = 1.05  # least speedup by all devices together: measurements vary by some percent
+_PART_OF_SHARE = 0.75  # a slab is this part of the share that the rates suggest: rates have errors
 
 _PROCESSORS = "cpu"
 
 # Bytes per second of each device, measured when several devices worked at the same time.
 _rates: dict[str, float] = {}
 
-# By strategy, dtype and devices: whether the processors add up alone, and the bytes of the array
-# that told.
+# By strategy, dtype and devices: whether the processors add up alone, and the size in bytes of the
+# array that was judged.
 _alone: dict[tuple[Any, ...], tuple[bool, int]] = {}
 
 
@@ -98,14 +98,14 @@ class _Job:
         self._first: list[
             tuple[int, int] | None
         ] = []  # first slab of each device, so that each thread has work
-        # The first element not taken, and the end: of all devices together, or of each.
+        # [first, end] of the elements not yet taken: one range for all devices, or one for each.
         self._left = [[0, flat.size]] if self.any_order else [
             [min(i * each, flat.size), min((i + 1) * each, flat.size)] for i in range(len(members))
         ]  # fmt: skip
         self._first = [self._next(number) for number in range(len(members))]
 
     def work(self, number: int) -> None:
-        """The body of each thread."""
+        """Adds up slabs until none is left: the body of each thread."""
         member = self.members[number]
         try:
             while (slab := self._take(number)) is not None:
@@ -118,7 +118,7 @@ class _Job:
                 self.failed = member, error
 
     def add_alone(self, part: Array) -> None:
-        """Adds what comes before the array: the first device does so before the others begin."""
+        """Adds up a first part on the processors, before the threads start."""
         outcome = run_host.add(self.by_host, part, self.members[0].total)
         self.members[0].outcomes.append(outcome)
         if self.members[0].total is None:

@@ -160,7 +160,7 @@ def placed(
 ) -> Strategy:
     """The strategy for sums of a dtype: resolves `auto`, and raises if it cannot run there.
 
-    Processors add up segments exactly, and kernels do so by ids: `fast` is `exact` there.
+    Segments on processors, and by ids on a GPU, have exact sums only: `fast` is `exact` there.
     """
     if not (device is None or isinstance(device, str)):
         choose_device(device, or_cpu=True)  # raises an error that lists the devices
@@ -241,4 +241,4 @@ def _resolve(
     return replace(plan, conversion=conversion)
 
 
-_known = functools.lru_cache(1024, typed=True)(_resolve)  # a block may be 128, but not 128.0
+_known = functools.lru_cache(1024, typed=True)(_resolve)  # typed: 128 == 128.0, which is no block

@@ -1,6 +1,6 @@
-"""What is made of ranges of an array on a GPU: of segments, and of windows that move along an axis.
+"""Sums, means and variances of ranges of an array on a GPU: of segments, and of moving windows.
 
-Kernels add up each range anew (gr_ranges in csrc/shared/axes.h): windows share nothing.
+Kernels add up each range by itself (gr_ranges in csrc/shared/axes.h), also if windows overlap.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _of_ranges(
     arr: Any, made: Made | None, axis: int, count: int, ranges: tuple[int, int, int],
     offsets: Any = None, counts: Any = None, dtype: Any = None,
 ) -> Any:  # fmt: skip
-    """The result of each range, or the sums of integers. `counts`: n of each result."""
+    """The result of each range; without `made`, its sum. `counts`: its number of elements."""
     of = device_results.OnGpu.of(Arguments("exact", timing=False), arr)
     how: dict[str, Any] = {"axes": groups.bits((axis,)), "ranges": ranges}
     if made is not None:
@@ -59,7 +59,7 @@ def by_segment(
     size = None
     if num_segments is not None:
         size = whole("num_segments", num_segments, 0, groups.MOST_SEGMENTS)
-    if ids is None:  # sums of no columns check the offsets
+    if ids is None:  # a segment sum of no columns only checks the offsets
         none = values.reshape(shape[0], math.prod(shape[1:]))[:, :0]
         segments.segment_sum(none, offsets=offsets, num_segments=size, timing=False)
         call = Arguments("auto", "int64", timing=False)

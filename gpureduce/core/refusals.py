@@ -65,7 +65,7 @@ def _masked_entries(arr: Any) -> Array | None:
 
 
 def _missing_in_pandas(arr: Any) -> Array:
-    """Where columns of NA or of categories miss entries. A nan of float64 is a number."""
+    """Where pandas columns with NA or categories lack entries. A nan of float64 is a number."""
     is_frame = hasattr(arr, "dtypes") and getattr(arr, "ndim", 1) == 2
     dtypes = list(arr.dtypes) if is_frame else [getattr(arr, "dtype", None)]
     with_na = [

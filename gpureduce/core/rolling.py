@@ -14,14 +14,14 @@ from gpureduce.core.dtypes import Array
 from gpureduce.core.moments import RATIO, VARIANCE, in_floats
 
 _MOST = 2**62
-_ROWS = 8  # so many rows may lie in columns: GR_ROLL_ROWS of csrc/exact/rolling.h
+_ROWS = 8  # so many rows need not be contiguous: GR_ROLL_ROWS in csrc/exact/rolling.h
 
 
 def rolled(
     x: object, window: object, axis: object, min_periods: object, center: object, *,
     mean: bool = False, variance: bool = False, ddof: Any = 0, root: bool = False,
 ) -> Any:  # fmt: skip
-    """The sums of windows; their means; or their variances, or the roots of these."""
+    """The sums of windows, or their means, variances or standard deviations."""
     array = arrays.as_array(x)[...]
     if array.dtype.kind not in "biuf" and not dtypes.is_bfloat16(array.dtype):
         raise TypeError(f"rolling functions take real numbers, not {array.dtype}")
@@ -38,8 +38,8 @@ def rolled(
     return np.moveaxis(found.reshape(*rows.shape[:-1], found.shape[1]), -1, along)
 
 
-# The first element of each window and the one after its last, or None twice; or a size, and how far
-# the last element is after the window's own; and the numbers that a window needs.
+# The starts and ends of windows, or None twice; the size of windows of one size, and how far window
+# k extends past element k; and the least count of numbers in a window, or its result is nan.
 _Windows = tuple[Array | None, Array | None, int, int, int]
 
 

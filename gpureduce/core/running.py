@@ -21,8 +21,8 @@ from gpureduce.core.moments import in_floats
 class Entries(NamedTuple):
     """Running sums of an array along an axis, and where they go: into `entries`, a part of `all`.
 
-    Both arrays are views that begin with the first element that is added. `first` are the zeros
-    before the entries, which are stored after them: an error leaves `all` as it was.
+    `array` and `entries` are views that begin with the first element to add. `first` is the place
+    of the leading zeros. They are stored last, so that an error leaves `all` as it was.
     """
 
     array: Array
@@ -77,7 +77,7 @@ def by_segment(values: object, groups_of: Segments, dtype: npt.DTypeLike | None)
         store(array, 0, segments.offsets, found)
         return found
     ids = segments.ids_of(0, len(array))
-    short = ids.astype(np.uint16) if segments.size <= 1 << 16 else ids  # NumPy sorts these sooner
+    short = ids.astype(np.uint16) if segments.size <= 1 << 16 else ids  # NumPy sorts uint16 faster
     order = np.argsort(short, kind="stable")
     ends = np.cumsum(np.bincount(ids, minlength=segments.size))
     sums = np.empty_like(found)
@@ -87,9 +87,9 @@ def by_segment(values: object, groups_of: Segments, dtype: npt.DTypeLike | None)
 
 
 def sum_digits(array: Array, axis: int, result: np.dtype[Any]) -> Array:
-    """For `continued`: the digits of the sums along an axis, which gets size 1.
+    """The digits of the sums along an axis, which keeps size 1: for continued().
 
-    Sums of integers are one digit.
+    A sum of integers is one number instead of digits.
     """
     if result.kind in "iu":
         return np.expand_dims(np.sum(array, axis, result, keepdims=True), -1)
@@ -99,7 +99,7 @@ def sum_digits(array: Array, axis: int, result: np.dtype[Any]) -> Array:
 
 
 def continued(array: Array, axis: int, result: np.dtype[Any], before: Array | None) -> Array:
-    """The running sums of elements after others: `before` has the digits of these, or zeros."""
+    """The running sums of a chunk. `before` has the digits of the sums of all earlier chunks."""
     entries = np.empty(array.shape, result)
     store(array, axis, None, entries, before if before is not None and before.any() else None)
     return entries
@@ -144,7 +144,7 @@ def store(
     else:
         pieces = in_floats(array)
         floats, out = pieces[0], entries
-        if len(pieces) > 1:  # integers that no float64 number holds: two for each, side by side
+        if len(pieces) > 1:  # integers beyond 2^53: two floats for each, side by side
             shape = [n * (1 + (i == axis)) for i, n in enumerate(array.shape)]
             floats, out = np.stack(pieces, axis + 1).reshape(shape), np.empty(shape, entries.dtype)
             offsets = None if offsets is None else 2 * offsets

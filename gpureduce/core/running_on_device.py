@@ -73,7 +73,7 @@ def add_gpu(
     ran = chosen.name if is_lesson else "exact" if conversion.exactly else _OURS
     made = of.result(entries, found, ran, start)
     if axis is None:
-        device_results.awaited(made.value, of.like)  # `a` may be a flat copy
+        device_results.awaited(made.value, of.like)  # `a` may be a flat copy, which is freed now
     return made
 
 
@@ -137,13 +137,13 @@ def arguments_of_run(
 def last_sum(
     module: Any, how: str, plan: Plan, array: Array, schedule: Schedule, kept: list[Any]
 ) -> tuple[bytes, str]:
-    """The sum, or the last running sum, as an accumulator: a number of 8 bytes, or digits.
+    """Adds up on the emulator. Returns the bytes of the sum, or of the last running sum.
 
-    The text is the fault of a launch that failed, or empty. `how` is "watched" or "replay": the
-    emulator appends what it has seen to `kept`.
+    Also returns the error of a launch that failed, or "". `how` is "watched" or "replay": the
+    emulator appends its record of the launch to `kept`.
     """
     device, call = devices.choose_device("emulator"), getattr(module, how)
-    module.free_scratch()  # an earlier run may have left a ticket drawn, or sums
+    module.free_scratch()  # a failed run may have left a nonzero ticket, or sums
     try:
         if plan.strategy.kind != "scan":
             return bytes(call(array, plan.launch(device, schedule), kept)[0]), ""

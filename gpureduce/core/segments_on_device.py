@@ -123,7 +123,7 @@ def _lesson_arguments(
 def counted_arguments(
     chosen: registry.Strategy, conversion: dtypes.Conversion, values: Array, ids: Array, count: int
 ) -> tuple[Any, ...]:
-    """The arguments of the traced emulator's run(), with an array for the sums: for counts."""
+    """The arguments of run() of the traced emulator, which counts. The last is for the sums."""
     groups = Segments(ids, None, count)
     how = _how(groups)
     if chosen.kind == "keys":
@@ -144,7 +144,7 @@ def counted_arguments(
 
 
 def _sized(module: Any, groups: Segments, index: Any, rows: int) -> Segments:
-    """The groups, with a number of segments. `index` describes the ids or offsets."""
+    """The groups, with their number of segments set. `index` describes the ids or offsets."""
     if groups.ids is None:
         return groups._replace(size=groups.by_offsets(index.count))
     if index.count != rows:

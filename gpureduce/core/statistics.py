@@ -99,7 +99,7 @@ class Call:
 
 
 def given_means(mean: object, shape: tuple[int, ...]) -> Array:
-    """The means of all groups, flat. They are taken as given: float64 holds them."""
+    """The given means of all groups, flat, as float64. Raises if float64 cannot hold one."""
     found = arrays.viewed(mean)
     if found.dtype.kind not in "biuf" and not dtypes.is_bfloat16(found.dtype):
         raise TypeError(f"mean must be a real number or an array of them, not {found.dtype}")
@@ -129,7 +129,7 @@ def _means(call: Call, n: Array, result: np.dtype[Any]) -> Array:
 
 
 def joined(parts: list[Array], result: np.dtype[Any]) -> Array:
-    """Complex numbers from their parts, or the real ones."""
+    """Complex numbers from real and imaginary parts, or the only part of real ones."""
     if result.kind != "c":
         return parts[0]
     joined = np.zeros((parts[0].size, 2), parts[0].dtype)
@@ -150,7 +150,7 @@ def terms_of(
 
 
 def _whole_beside(pieces: list[Array], other: list[Array], whole: Array) -> list[Array]:
-    """The pieces of integers; beside an infinity or nan, each piece is the whole integer."""
+    """The pieces of integers. Where `other` is inf or nan, each piece is the whole integer."""
     if len(pieces) == 1 or np.isfinite(other[0]).all():
         return pieces
     low, high = pieces

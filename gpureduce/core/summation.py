@@ -1,4 +1,4 @@
-"""`gpureduce.sum`. Adds up what one call of C can; any_array.py adds up the rest.
+"""`gpureduce.sum`. Makes the sums that take one call of C; any_array.py makes all others.
 
 A sum of a NumPy array with default arguments needs no other module than those imported here. The
 others are imported when they are first needed.
@@ -176,7 +176,7 @@ def sum(
     chooses_launch = block is None and grid is None and finish is None
     shortest: SumResult | None = None
     if is_whole and chooses_launch:
-        if (  # as in _by_one_call, whose call would take a tenth of the time
+        if (  # as _by_one_call does; to call it would take a tenth of the time
             not timing
             and type(arr) is np.ndarray
             and dtype is device is stream is None

@@ -84,7 +84,7 @@ def _as_numbers(value: Any) -> list[_exact.Number]:
 def _plus(a: _exact.Number, b: _exact.Number) -> _exact.Number:
     if isinstance(a, Fraction) and isinstance(b, Fraction):
         return a + b
-    return sum(x for x in (a, b) if isinstance(x, float))  # finite terms leave inf and nan alone
+    return sum(x for x in (a, b) if isinstance(x, float))  # a finite term changes no inf or nan
 
 
 def _times(a: _exact.Number, b: _exact.Number) -> _exact.Number:
