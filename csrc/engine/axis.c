@@ -28,8 +28,8 @@ gr_status gr_launch_axis(gr_axis_plan *p, void *partial, uint64_t *words, gr_lau
     return gr_launch(&step, arguments, p->request->stream, launched, error);
 }
 
-/* Scratch memory, in this order: words of shares (at the arena's base), marks of unproven sums,
- * sums of shares. */
+/* Scratch memory, in this order: words of exact sums that warps share (at the arena's base), bits
+ * of unproven sums, partial sums of shares. */
 typedef struct {
     gr_arena arena;
     void *partial; /* NULL: there are no shares */
@@ -88,12 +88,12 @@ static gr_status run_whole(const gr_groups_request *request, gr_launched *launch
 
 /* --- arrays of more elements than one launch should read ---------------------------------------
  *
- * An array that repeats its elements has any number of them. A signal ends no launch on a GPU, and
- * on the emulator no loop of a lane. So launches read at most gr_backend_elements_at_once()
+ * A broadcast array may have any number of elements. A signal cannot end a launch on a GPU, nor the
+ * loop of a lane on the emulator. So launches read at most gr_backend_elements_at_once()
  * elements: some of the sums, or a piece of one sum, which becomes a partial sum. */
 
-/* Parts of dimensions: one entry of each of the first `outer` dimensions, up to `step` entries of
- * the next dimension, and all entries of the dimensions after it. */
+/* Dimensions in parts. A part has one entry of each of the first `outer` dimensions, up to `step`
+ * entries of the next dimension, and all entries of the dimensions after it. */
 typedef struct {
     const gr_axis_list *list;
     int outer;
@@ -253,7 +253,7 @@ gr_status gr_run_axis(const gr_groups_request *request, gr_launched *launched, g
     *launched = (gr_launched){0};
     error->status = GR_OK;
     if (request->sums.as_digits && at_once < request->sums.parts)
-        at_once = request->sums.parts; /* one launch must store the words of both parts */
+        at_once = request->sums.parts; /* one launch must store the digits of both complex parts */
     if (!terms || (!are_long && gr_axes_size(&request->axes.kept) <= at_once))
         run_whole(request, launched, error);
     else
@@ -268,7 +268,7 @@ int gr_stream_is_captured(void *stream)
     enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     cudaError_t found = cudaStreamIsCapturing(stream, &status);
     bool is_legacy_beside_it = found == cudaErrorStreamCaptureImplicit;
-    if (found != cudaSuccess) /* clears it; an earlier launch's error stays pending */
+    if (found != cudaSuccess) /* clears this error; an earlier launch's stays pending */
         (void)cudaGetLastError();
     return is_legacy_beside_it || status != cudaStreamCaptureStatusNone;
 }

@@ -124,7 +124,7 @@ gr_axis_form gr_axis_find_pieces(const gr_groups_request *request, const gr_axes
     const gr_axis *terms = &reduced->dim[reduced->count - 1];
     const gr_axis *piece = reduced->count > 1 ? &reduced->dim[0] : &one;
     bool are_rows = !kept->count || terms->in < gr_axis_distance(inner->in);
-    if (!are_rows && piece->size > terms->size) { /* the longer one is the column */
+    if (!are_rows && piece->size > terms->size) { /* the longer of the two is the column */
         terms = &reduced->dim[0];
         piece = &reduced->dim[1];
     }

@@ -101,7 +101,7 @@ static const char *choose_rows(const gr_axis_plan *p)
         return "row_block";
     if (has_whole_packs(p))
         return bytes <= GROUP_ROW_BYTES ? "row_group" : "row_warp";
-    /* The sums of eight rows of two bytes have 64 bytes: row_tile stores a warp's side by side. */
+    /* Of rows of two bytes, a pack has eight sums, 64 bytes: row_tile coalesces their stores. */
     if (has_rows_in_packs(p) && bytes > 2)
         return "row_packs";
     bool is_narrow = gr_acc_is_proven(p->request->acc) && m->columns * 2 == bytes;
@@ -308,7 +308,7 @@ static void shape_levels(gr_axis_plan *p)
     p->level_shares = p->level_shares ? p->level_shares : 1;
     p->words = p->level_shares > 1 ? p->sum_count * GR_LEVELS_WORDS : 0;
     p->shared_bytes = 0;
-    /* Mostly all blocks return at once, so a single wave of blocks is enough. */
+    /* Usually all sums are proven and all blocks return at once: one wave of blocks is enough. */
     p->grid = gr_least(gr_ceil_div(gr_ceil_div(p->sum_count, GR_WARP / p->lanes) * p->level_shares,
                                    p->block / GR_WARP),
                        sms_of(p) * (SM_THREADS / p->block));
@@ -393,8 +393,8 @@ static gr_status check(const gr_axis_plan *p, gr_axis_form found, gr_error *erro
     return error->status = GR_OK;
 }
 
-/* Unproven sums of rows are added up again by as many threads as before, other sums by one thread
- * each. Long ones are left to a launch in which threads share them, unless there are many. */
+/* Whether this launch adds up its unproven sums again: a row by as many threads as before, another
+ * sum by one thread. A few long sums are left to a launch in which several threads share each. */
 static void decide_on_adding_again(gr_axis_plan *p, gr_axis_form found)
 {
     bool by_block = is(p, "row_block") || p->team > 1 || p->row_team > GR_WARP;
@@ -407,8 +407,8 @@ static void decide_on_adding_again(gr_axis_plan *p, gr_axis_form found)
         p->shared_bytes = GR_LEVELS_WORDS * sizeof(uint64_t);
 }
 
-/* Otherwise one lane of a warp or block computes each result, which takes as long as adding some
- * hundred elements. If there are many results, another launch computes them with all lanes. */
+/* Whether another launch finishes the results with all lanes, because they are many. In this
+ * launch, one lane of a warp or block would finish each, in the time of some hundred additions. */
 static bool makes_apart(const gr_axis_plan *p)
 {
     return p->sums.made.is_made && p->sum_count >= sms_of(p) * APART_SUMS &&

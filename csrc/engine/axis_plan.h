@@ -23,15 +23,14 @@ typedef struct {
     unsigned lanes;                /* of exact_levels, per sum, or 0 for other kernels; .. */
     size_t level_shares;           /* .. warps that share a sum */
     size_t words;                  /* .. that they need in global memory, zeroed */
-    bool is_apart;                 /* another launch makes the results of the sums */
+    bool is_apart;                 /* another launch finishes the results, such as means */
     bool adds_again;               /* this launch itself adds up unproven sums again */
 } gr_axis_plan;
 
 /* Chooses the kernel, if the request does not name one, and its launch. */
 gr_status gr_plan_axis(const gr_groups_request *request, gr_axis_plan *plan, gr_error *error);
 
-/* The part of a plan that does not depend on the kernel, for sums that are made in several pieces.
- */
+/* Plans what does not depend on the kernel, for a sum that takes several launches. */
 void gr_start_axis_plan(const gr_groups_request *request, gr_axis_plan *plan);
 
 bool gr_names_exact_levels(const gr_groups_request *request);
@@ -44,7 +43,7 @@ gr_status gr_plan_shares(const gr_axis_plan *first, const void *partial, gr_axis
 gr_status gr_plan_levels(const gr_axis_plan *first, gr_axis_plan *plan, gr_error *error);
 
 /* Launches. `partial`: where the sums of shares go; NULL if this launch stores the results.
- * `words`: the words of the plan. */
+ * `words`: memory for plan->words words. */
 gr_status gr_launch_axis(gr_axis_plan *plan, void *partial, uint64_t *words, gr_launched *launched,
                          gr_error *error);
 

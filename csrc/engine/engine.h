@@ -42,7 +42,7 @@ typedef struct {
     gr_finish finish;
 } gr_outcome;
 
-/* The first launch of sums, and the number of all. */
+/* The first launch of a call, and the number of its launches. */
 typedef struct {
     int strategy;
     unsigned block, grid, launches;

@@ -24,7 +24,7 @@ static const struct {
     unsigned block, blocks_per_sm;
 } named[] = {
     {KIB(8), 0, "one_block", 128, 0},
-    /* One-byte elements need more additions per load, hence more multiprocessors and the ring. */
+    /* One-byte elements need more additions per load, hence more multiprocessors, and bulk_copy. */
     {KIB(32), 1, "one_cluster", 128, 0},
     {KIB(512), 1, "tiles", 128, 1},
     {MIB(2), 1, "tiles", 256, 1},

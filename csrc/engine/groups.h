@@ -25,8 +25,8 @@ typedef struct {
     int by_segment;  /* or along axes */
 
     /* Along axes. */
-    gr_axes axes; /* in device memory, of which load, components, part_step and swapped are unused:
-                     the parts of complex numbers are a dimension of their own */
+    gr_axes axes; /* in device memory. Its load, components, part_step and swapped are unused: the
+                     parts of complex numbers are a dimension of their own */
     int running;  /* GR_RUNNING and more: running sums along the only axis of `axes.reduced` */
     int strategy; /* -1: chosen by shape */
     unsigned block, grid; /* 0: the default */
@@ -37,8 +37,8 @@ typedef struct {
     gr_index index;      /* ids, one per row, or offsets, one more than segments */
     int by_offsets;
     gr_sorted sorted; /* of ids */
-    int in_place;     /* exact sums begin with what `out` holds, which has the values' type; those
-                         of no rows are left alone */
+    int in_place;     /* exact sums are added to the contents of `out`, which has the values'
+                         type; segments without rows do not change */
     uint64_t rows, columns, segments;
     int check; /* wait for the sums, and report invalid ids and offsets */
 

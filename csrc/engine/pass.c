@@ -77,7 +77,7 @@ gr_status gr_run_pass(const gr_request *request, int later,
         gr_arrivals arrivals = {.ticket = plan.strategy->traits & TICKET ? &ticket : NULL};
         if (plan.strategy->traits & MARKED_BLOCKS) {
             arrivals.marked = space.work.data;
-            arrivals.marked_bytes = (size_t)plan.grid * 2 * slot; /* fits: block > 2 */
+            arrivals.marked_bytes = (size_t)plan.grid * 2 * slot; /* fits into work: block > 2 */
         }
         if (plan.strategy->traits & DIGITS) {
             arrivals.word = space.totals;

@@ -5,12 +5,12 @@
 #include "shared/running.h"
 
 enum {
-    LONG_ROW = 16,   /* tiles from which on each row is a line of its own */
-    WALKS = 1 << 16, /* walks of all lines: about the threads of running_again that run at once */
-    LEAST_WALK = 128,
-    FEW_BYTES = 64,  /* with smaller sums of a tile, all tiles of a stretch are read */
-    LOG_BLOCK = 7,   /* log2 of GR_RUNNING_BLOCK */
-    AGAIN_BLOCKS = 4 /* of running_again, per multiprocessor */
+    LONG_ROW = 16,    /* rows of at least so many tiles are a line each */
+    WALKS = 1 << 16,  /* parts of lines, one per thread of running_again: as many as run at once */
+    LEAST_WALK = 128, /* elements of such a part */
+    FEW_BYTES = 64,   /* tiles whose sums take no more bytes form no groups */
+    LOG_BLOCK = 7,    /* log2 of GR_RUNNING_BLOCK */
+    AGAIN_BLOCKS = 4  /* of running_again, per multiprocessor */
 };
 
 static const gr_axis one = {1, 0, 0, 0};
@@ -34,7 +34,7 @@ static gr_running_lines lines_of(const gr_groups_request *request, const gr_axis
     bool are_beside = kept->count && gr_axis_distance(last->in) < gr_axis_distance(axis->in);
     bool has_zero = (request->running & GR_RUNNING_FROM_ZERO) != 0;
     if (axis->size == 1 && kept->count && !has_zero)
-        along = take_last(kept); /* where each sum has one element */
+        along = take_last(kept); /* each sum is one element: any dimension will do */
     else if (are_beside)
         columns = take_last(kept);
     else if (kept->count && gr_axis_continues(last, axis) && axis->size < LONG_ROW * in_tile &&

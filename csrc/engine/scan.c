@@ -21,7 +21,7 @@ static gr_status launch(const scan *s, const void *in, void *out, size_t n, void
     return gr_launch(&step, arguments, s->request->stream, s->launched, s->error);
 }
 
-/* The entries of each block, then the running sums of the blocks' sums in `work`, then scan_add. */
+/* Launches a scan of each block, scans of the blocks' sums in `work`, and then scan_add. */
 static gr_status launch_levels(const scan *s, const void *in, void *out, size_t n, char *work)
 {
     const gr_strategy *strategy = s->plan.strategy;

@@ -58,7 +58,7 @@ gr_status gr_report_index(const gr_segment_run *r, const gr_segment_state *state
     uint64_t unsorted = r->request->sorted == GR_SORTED ? state->unsorted : 0;
     if (!state->bad && !unsorted)
         return GR_OK;
-    /* Reports the first place: later rows may not have been checked. */
+    /* Reports the first fault. Both numbers are complements of places: the larger one is first. */
     outcome->is_bad = state->bad >= unsorted;
     outcome->is_unsorted = !outcome->is_bad;
     /* The last id also stands for the lanes of a warp beyond the last row. If another thread
@@ -72,8 +72,8 @@ gr_status gr_report_index(const gr_segment_run *r, const gr_segment_state *state
     return r->error->status;
 }
 
-/* Launches a kernel on the request's ids, piece by piece, until one is invalid. In pieces, because
- * repeated ids may have any number of rows, and signals cannot end a launch. `job` has no ids yet.
+/* Launches a kernel on the request's ids, piece by piece, until one is invalid. Broadcast ids may
+ * have any number of rows, and signals cannot end a launch: hence the pieces. `job` has no ids yet.
  * Sets *first to the start of the last piece. */
 static gr_status launch_by_pieces(gr_segment_run *r, const char *kernel, gr_segment_job job,
                                   gr_segment_state *state, uint64_t *first)
@@ -93,7 +93,7 @@ static gr_status launch_by_pieces(gr_segment_run *r, const char *kernel, gr_segm
     return r->error->status;
 }
 
-/* Checks the request's ids or offsets. `memory` has a state, and offsets of sorted ids. */
+/* Checks the request's ids or offsets. `memory` is for a state and the offsets of sorted ids. */
 static gr_status check(gr_segment_run *r, void *memory, gr_segment_state *state, uint64_t *first)
 {
     const gr_groups_request *request = r->request;
@@ -107,7 +107,7 @@ static gr_status check(gr_segment_run *r, void *memory, gr_segment_state *state,
         return gr_launch_segment_bounds(r) == GR_OK ? gr_fetch_segment_state(r, state)
                                                     : r->error->status;
     }
-    /* Without words, segment_atomics only checks ids. All elements are read from one zero. */
+    /* Without memory for words, segment_atomics only checks ids. All elements are the same zero. */
     job.values.base = job.state->hot_id;
     job.values.parts = 1;
     job.load = GR_LOAD_u64;

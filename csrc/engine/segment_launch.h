@@ -34,7 +34,7 @@ gr_status gr_plan_segments(gr_segment_run *r);
 
 bool gr_adds_floats(const gr_segment_run *r);
 
-/* How many numbers segments have where rows are added up. */
+/* Numbers that segments may have: with `by_row`, the number of one of the rows. */
 static inline size_t gr_numbered_segments(const gr_segment_run *r)
 {
     return r->job.by_row ? r->request->rows : r->request->segments;
@@ -59,7 +59,7 @@ gr_status gr_launch_segment_step(gr_segment_run *r, gr_segment_step s);
 gr_status gr_launch_segment_threads(gr_segment_run *r, const char *kernel, size_t threads,
                                     unsigned block, size_t shared_bytes);
 
-/* Makes the offsets of sorted ids, or checks the caller's offsets. */
+/* Computes the offsets of sorted ids, or checks the caller's offsets. */
 gr_status gr_launch_segment_bounds(gr_segment_run *r);
 
 /* Waits for the kernels' findings about ids and values, and fetches them. */

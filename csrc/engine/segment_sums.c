@@ -1,5 +1,5 @@
-/* Segment sums in the form that callers want: rounded, or as digits. Digits are made of fixed-point
- * words, also with offsets, and stored as words of the caller's format instead of being rounded. */
+/* Segment sums in the form that callers want: rounded, or as digits. For digits, kernels add up in
+ * fixed-point words, also with offsets, and convert these to the integers of exact/words.h. */
 #include "engine/groups.h"
 
 #include "engine/internal.h"

@@ -17,7 +17,7 @@ typedef struct {
 
 /* A sum under way, of which one piece after the other is on the stream. */
 typedef struct {
-    gr_request request; /* whose samples or elements are those below */
+    gr_request request; /* its samples and elements are the members below */
     gr_samples samples;
     gr_elements elements;
     gr_plan plan;
@@ -39,7 +39,7 @@ struct gr_workspace {
     gr_progress progress;
 };
 
-/* Makes a buffer at least that large. If it grows, its contents are lost. */
+/* Makes a buffer of at least `bytes` bytes. If it grows, its contents are lost. */
 gr_status gr_reserve(gr_buffer *buffer, size_t bytes, gr_error *error);
 
 /* The same for a buffer that is zero between launches. */
@@ -49,5 +49,5 @@ gr_status gr_reserve_zeros(gr_workspace *workspace, gr_buffer *buffer, size_t by
 /* The size up to which a buffer is kept for the next call. */
 size_t gr_kept_bytes(int device);
 
-/* Frees the workspace's buffers of more bytes on the device. */
+/* Frees the workspace's device buffers that are larger than `most` bytes. */
 void gr_shrink(gr_workspace *workspace, size_t most);
