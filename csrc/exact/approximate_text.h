@@ -1,6 +1,6 @@
 /* Arithmetic with an error bound, for processors (finish_text.h) and kernels (parts/finish.h). The
- * including file has `doubles`, and `lanes64` of the same bits: the result of a comparison has all
- * bits set, or none.
+ * including file defines `doubles`, and `lanes64`, integers of the same width: a comparison sets
+ * all bits of a lane, or none.
  *
  * A number that differs from high + low by at most `error`, lane by lane. An operation adds a
  * bound of its rounding errors. If a number may overflow or be subnormal, `error` is infinite. */
@@ -8,7 +8,7 @@ typedef struct {
     doubles high, low, error;
 } approximate;
 
-#define LOST 0x1p-100 /* of a product, a quotient or a root */
+#define LOST 0x1p-100 /* relative rounding error of a product, a quotient or a root */
 
 INLINE doubles choose(lanes64 which, doubles yes, doubles no)
 {

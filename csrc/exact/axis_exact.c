@@ -11,8 +11,8 @@ enum {
     SHORT_ROW = 8,   /* rows of fewer elements are added up as columns */
 
     LONG_ROW = 2048, /* elements from which on rows of float64 are added up in pieces */
-    PIECE = 1024,    /* numbers, or almost twice as many */
-    FLAGGED = 4096,  /* elements of rows that are first added up in float64, without a proof */
+    PIECE = 1024,    /* least numbers of a piece, which has less than twice as many */
+    FLAGGED = 4096,  /* elements of rows that are tried together in plain float64 */
     MERGES = 4096    /* bound of the additions to `tail` beyond one per element */
 };
 
@@ -61,7 +61,7 @@ static bool store_plain(const gr_axis_job *job, gr_pair pair, unsigned char *out
     return true;
 }
 
-/* Stores sums of rows that are exact as one float64. */
+/* Stores sums of rows, each of which one float64 holds exactly. */
 static NOINLINE void store_all_plain(const gr_axis_job *job, const gr_pair *pairs, size_t rows,
                                      unsigned char *out, ptrdiff_t out_step, bool *proven)
 {
@@ -99,7 +99,7 @@ static void add_half_rows(const gr_axis_job *job, const unsigned char *in, ptrdi
     }
 }
 
-/* Stores the sums of one part of rows that are proven. */
+/* Stores the proven sums of rows, of real or imaginary parts. Clears proven[i] of other rows. */
 static void store_rows(const gr_axis_job *job, const double *planes, size_t rows, int part,
                        unsigned char *out, ptrdiff_t out_step, bool *proven)
 {
@@ -146,7 +146,7 @@ static NOINLINE bool add_in_bins(const gr_axis_job *job, const unsigned char *in
     return true;
 }
 
-/* The same for one long row, piece by piece. */
+/* Adds up one long row in bins, piece by piece. Returns whether it has stored the proven sum. */
 static NOINLINE bool add_long_row(const gr_axis_job *job, const unsigned char *in, size_t n,
                                   unsigned char *out)
 {
@@ -179,7 +179,7 @@ static NOINLINE bool add_long_row(const gr_axis_job *job, const unsigned char *i
     return proven;
 }
 
-/* Adds up rows with proof, and stores the sums that are proven. */
+/* Adds up rows in numbers with an error bound, and stores the sums that the bound proves. */
 static NOINLINE void add_with_proof(const gr_axis_job *job, const unsigned char *in, ptrdiff_t step,
                                     size_t n, size_t rows, unsigned char *out, ptrdiff_t out_step,
                                     bool *proven)

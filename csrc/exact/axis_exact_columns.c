@@ -7,8 +7,8 @@
 
 enum {
     BLOCK = 64,      /* columns that are rounded at once */
-    AGAIN = 8,       /* columns that are added up again together */
-    AGAIN_ROWS = 512 /* of their rows at a time */
+    AGAIN = 8,       /* columns that are added up in accumulators together */
+    AGAIN_ROWS = 512 /* rows that are read at a time */
 };
 
 int gr_exact_planes(const gr_axis_job *job)
@@ -72,7 +72,7 @@ static bool add_leaf_plainly(const gr_axis_job *job, gr_columns *sums,
     return true;
 }
 
-/* The same in bins, for any number of rows. */
+/* Adds up any number of rows in bins. Returns whether the bins held all elements. */
 static bool add_leaf_in_bins(const gr_axis_job *job, gr_columns *sums,
                              const unsigned char *const *rows, size_t count)
 {
@@ -89,7 +89,7 @@ static bool add_leaf_in_bins(const gr_axis_job *job, gr_columns *sums,
     return true;
 }
 
-/* Adds up a leaf without proof. */
+/* Tries a fast method for a leaf, bins or plain float64. Returns whether it was right. */
 static bool add_leaf(const gr_axis_job *job, gr_columns *sums, const unsigned char *const *rows,
                      size_t count)
 {
@@ -171,7 +171,7 @@ void gr_exact_add_terms(const gr_axis_job *job, gr_columns *sums, const unsigned
     gr_exact_axes_of(job)->kernels->term_columns(&of, sums->planes, sums->stride);
 }
 
-/* Sums that are merged or folded leave their leaf. */
+/* Moves the sums from the leaf's plane to those of gr_proven3 if they will be merged or folded. */
 void gr_exact_end(const gr_axis_job *job, gr_columns *sums)
 {
     if (sums->leaves == 1 && job->chunks == 1 && job->folded == 1)
@@ -252,7 +252,7 @@ static bool store_column(const gr_axis_job *job, const gr_columns *sums, size_t 
     return gr_store_proven(gr_exact_axes_of(job), sum, part, out);
 }
 
-/* Whether all sums of columns are exact as one float64. Sums of float32 columns mostly are. */
+/* Whether one float64 holds each sum of a column exactly. For float32 elements it mostly does. */
 static bool are_exact(const gr_axis_job *job, const gr_columns *sums)
 {
     bool exact = true;

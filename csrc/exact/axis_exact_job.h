@@ -21,7 +21,7 @@ typedef struct {
      * bfloat16 are. */
     gr_float_rows_kernel *plain_rows;
     gr_float_columns_kernel *plain_columns;
-    /* Of float64. */
+    /* For float64 elements. */
     gr_bin_rows_kernel *bin_rows;
     gr_bin_columns_kernel *bin_columns;
     bool flags;      /* the processor has an inexact flag */
@@ -64,7 +64,7 @@ bool gr_store_proven(const gr_exact_axes *how, gr_proven3 sum, int part, unsigne
 bool gr_store_unrounded(const gr_exact_axes *how, const double *planes, size_t stride, size_t n,
                         unsigned char *out, ptrdiff_t out_step);
 
-/* Stores an unrounded sum of unknown value. */
+/* Stores an unrounded sum whose error is nan: its value is unknown. */
 void gr_store_unknown(const gr_exact_axes *how, unsigned char *out);
 
 /* Adds the initial number to an accumulator, rounds it and stores it. */

@@ -11,8 +11,7 @@ INLINE void add_bins(const void *data, size_t n, size_t size, load_pair *load, l
     while (n > 0) {
         alignas(64) double x[WIDENED / WIDTH / 2][2][WIDTH];
         size_t piece = n < WIDENED ? n : WIDENED;
-        /* The peak kernel reads a whole block before it is scattered; this fetches the next one for
-         * it. */
+        /* The peak kernel has read this whole block. This prefetches the next one for it. */
         fetch_ahead(in, BLOCK * size, WIDENED * size);
         if (piece < WIDENED)
             in = memcpy(rest, in, piece * size);

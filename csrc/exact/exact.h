@@ -106,8 +106,8 @@ bool gr_exact_is_zero(const gr_exact *acc);
 /* Rounds the value once, to nearest, ties to even. Returns the bits of an f16, bf16, f32 or f64. */
 uint64_t gr_exact_round(const gr_exact *acc, gr_load target);
 
-/* Splits a finite sum: the first three numbers are the nearest to what is left by then, and the
- * fourth is above half of what is left after them. */
+/* Splits a finite sum: each of the first three numbers is the nearest to what the numbers before it
+ * leave. The fourth is more than half of what the first three leave. */
 void gr_exact_split(const gr_exact *acc, double numbers[4]);
 
 /* --- bytes ----------------------------------------------------------------------------------- */
@@ -146,7 +146,7 @@ bool gr_exact_fits_count(const gr_exact *sum);
  */
 
 enum {
-    GR_WORDS = 75,           /* of one component; gr_exact_words() tells it of two */
+    GR_WORDS = 75,           /* of a real sum; gr_exact_words() also knows complex ones */
     GR_WORDS_MOST = 1 << 30, /* arrays of words that can be added */
 };
 

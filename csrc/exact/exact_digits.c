@@ -32,7 +32,7 @@ bool gr_exact_to_words(const gr_exact *acc, int components, gr_load load, int64_
     return fits;
 }
 
-/* Reads one component. Returns false for words that no sum of so many accumulators has. */
+/* Reads one component. Returns false for words that no sum of `added` accumulators has. */
 static bool read_component(gr_exact *acc, const int64_t *words, int64_t added)
 {
     gr_exact_init(acc);

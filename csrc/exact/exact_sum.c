@@ -20,7 +20,7 @@ enum {
      * awake. */
     THREADS_FROM = 1 << 16,
     PLACES = 16, /* slots for the partial sums of threads */
-    /* Bytes of the elements with gaps that are copied at once, and without memory for so many. */
+    /* Bytes of the copies of elements with gaps, and their bytes if memory is short. */
     COPIED = 1 << 15,
     COPIED_AT_LEAST = 512
 };
@@ -28,7 +28,7 @@ enum {
 /* A slot for partial sums. There are several, so that threads do not wait for each other. */
 typedef struct {
     alignas(64) atomic_bool taken;
-    bool used; /* the sums are set up */
+    bool used; /* the sums are initialized */
     gr_bin_sums kept;
     gr_exact sums[2];
 } place;

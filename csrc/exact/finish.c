@@ -39,7 +39,7 @@ enum {
 typedef struct {
     gr_finish_job *job;
     int dim;                     /* -1: there is one group */
-    size_t each, per_dim, inner; /* entries of a task; tasks along the dimension; its groups */
+    size_t each, per_dim, inner; /* entries of `dim` per task; tasks along it; groups per entry */
     size_t tasks, groups, sums;  /* `groups`: of a task, at most */
     int threads;                 /* of a task */
     bool failed;
@@ -92,7 +92,7 @@ static void describe(const division *of, task_range *range, const gr_finish_sum 
     }
 }
 
-/* Adds up the terms of one group of the task. */
+/* Adds up the terms of one group of the task in an accumulator of products. */
 static NOINLINE void add_again(task_range *range, size_t group, gr_products *to)
 {
     enum { SOME = 256 };
@@ -128,7 +128,7 @@ typedef struct {
     task_range *range;
 } task_groups;
 
-/* Adds up one group again, and finishes it. */
+/* Adds up one group again in accumulators, and rounds its result from these integers. */
 static bool finish_again(void *context, size_t group, double n, double mean, unsigned char *out)
 {
     const division *of = ((task_groups *)context)->of;
@@ -162,7 +162,7 @@ static void advance(const double **planes, int count)
         planes[i] += BATCH;
 }
 
-/* Copies n numbers and fills the batch up with the first one; with `is_one`, only the first. */
+/* Copies n numbers and pads the batch with the first one; with `is_one`, repeats the first. */
 static void fill(double to[BATCH], const double *from, size_t n, bool is_one)
 {
     for (size_t i = 0; i < BATCH; i++)
@@ -231,7 +231,7 @@ static void run_task(size_t task, void *context)
         range->at = range->first = 0;
         range->groups = 1;
         range->stride = stride;
-        if (of->groups < BATCH) /* lanes without a group */
+        if (of->groups < BATCH) /* vectors also read the lanes without a group */
             memset(range->planes, 0, planes);
     }
     if (done && of->dim >= 0) {

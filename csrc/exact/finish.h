@@ -4,7 +4,7 @@
 
 #include "shared/axes.h"
 
-/* The result that is made of the sums: S are those of the list `first`, Q is that of `second`. */
+/* How sums make a result. S: the sums of the list `first`. Q: the total of the list `second`. */
 typedef enum {
     GR_FINISH_RATIO,    /* (sum of S) / Q, or / n if there is no Q */
     GR_FINISH_VARIANCE, /* (n Q - sum of the squares of S's parts) / (n (n - ddof)) */
@@ -20,7 +20,7 @@ typedef struct {
     gr_finish_kind kind;
     bool root; /* of the result */
     int first_count, second_count;
-    int parts; /* of S, as many sums each: 2 for complex numbers */
+    int parts; /* of S: 2 for complex numbers, with as many sums each */
     double ddof;
     gr_load target;
 } gr_finish_how;

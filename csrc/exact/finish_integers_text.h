@@ -174,7 +174,7 @@ FINISH_FUNCTION void power_of(integer *to, uint64_t m, int exponent)
     shift_integer(to, exponent);
 }
 
-/* Of a finite number. */
+/* to = x, which is finite */
 FINISH_FUNCTION void integer_of(integer *to, double x)
 {
     uint64_t bits, one = (uint64_t)1 << 52;
@@ -213,8 +213,7 @@ FINISH_FUNCTION uint64_t round_ratio(gr_finish_room *room, bool root, gr_format 
     return gr_round_bits(m | more, exponent, above->negative != below->negative, format);
 }
 
-/* --- what is made of the sums ------------------------------------------------------------------
- */
+/* --- results of sums ------------------------------------------------------------------------- */
 
 /* The infinity or nan that flagged sums make; otherwise the sign of their total (variances: 0). */
 FINISH_FUNCTION double special_total(const gr_finish_how *how, uint32_t flags, const integer *total,
@@ -262,7 +261,7 @@ FINISH_FUNCTION void free_number(gr_finish_room *of, integer *to, double ddof)
     }
 }
 
-/* The real number is above / below. */
+/* Sets `above` and `below`: the result, before a root, is above / below. */
 FINISH_FUNCTION void fraction_of(const gr_finish_how *how, gr_finish_room *of)
 {
     integer *above = &of->above, *below = &of->below, *number = &of->number;

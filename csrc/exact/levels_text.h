@@ -17,7 +17,7 @@ INLINE void add_to_levels(doubles *level, int count, doubles x, lanes64 *lost)
 /* Starts levels for numbers below 2^exponent, and for twice as many rests. */
 INLINE void start_levels(doubles *level, int count, int exponent)
 {
-    enum { LOG = 12 }; /* 2^LOG numbers: of a piece in all lanes, with room */
+    enum { LOG = 12 }; /* a level takes 2^LOG numbers: of 16 columns of a piece, two each */
     for (int k = 0, e = exponent + LOG + 1; k < count; k++, e += LOG - 51)
         level[k] = 1.5 * gr_power_of_two(e) - (doubles){0};
 }

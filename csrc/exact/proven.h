@@ -68,7 +68,7 @@ GR_HOST_DEVICE void gr_proven_add(gr_proven *to, double x)
     to->bound += gr_magnitude(error);
 }
 
-/* Three additions with rounding. */
+/* Makes three additions that round. */
 GR_HOST_DEVICE void gr_proven_merge(gr_proven *to, const gr_proven *more)
 {
     gr_proven_add(to, more->sum);
@@ -88,7 +88,7 @@ GR_HOST_DEVICE void gr_proven3_add(gr_proven3 *to, double x)
     gr_proven3_add_rest(to, gr_two_sum(&to->sum, x));
 }
 
-/* Three additions with rounding. */
+/* Makes three additions that round. */
 GR_HOST_DEVICE void gr_proven3_merge(gr_proven3 *to, const gr_proven3 *more)
 {
     gr_proven3_add(to, more->sum);
@@ -155,7 +155,7 @@ GR_HOST_DEVICE bool gr_proven_round(double high, double low, double tail, double
     return (gr_magnitude(offset) + unknown) * far < most;
 }
 
-/* Rounds a sum of `additions` with rounding. */
+/* Rounds a sum. `additions` is the number of additions that rounded, k of the lemma. */
 GR_HOST_DEVICE bool gr_proven_finish(const gr_proven *of, double additions, int fraction, int unit,
                                      double *rounded)
 {

@@ -22,8 +22,8 @@ typedef void gr_proven_columns_kernel(const unsigned char *const *rows, size_t c
                                       double *planes, size_t stride);
 
 /* Rows of terms (shared/axes.h) other than GR_TERM_ELEMENT. The second factors of squares are the
- * elements themselves. Lost errors are part of `bound`, which is for 2 n additions and some
- * more. */
+ * elements themselves. `bound` covers the lost errors of tiny products; its factor is for
+ * 2 n additions and some more. */
 typedef struct {
     gr_term term;
     gr_load load;
@@ -70,19 +70,19 @@ typedef bool gr_proven_round_kernel(const double *planes, size_t stride, size_t 
 /* Stores n contiguous elements as float64 numbers. */
 typedef void gr_widen_kernel(gr_load load, const unsigned char *in, size_t n, double *to);
 
-/* Makes results of sums (finish.h), a whole number of vectors, at most GR_FINISH_BATCH, in planes
- * of as many numbers. A result differs from the sum of its first two numbers by at most the
- * fourth. */
+/* Computes results of sums (finish.h): whole vectors, at most GR_FINISH_BATCH results. A result has
+ * four numbers, GR_FINISH_BATCH numbers apart in `planes`. It differs from the sum of the first two
+ * by at most the fourth. */
 typedef void gr_finish_kernel(const gr_finish_how *how, const gr_finish_planes *of, size_t count,
                               double *planes);
 
-/* The sums of windows that move by `steps` elements, one in each lane: of elements, and of squares
- * or not. An element enters, and one leaves. `enters` and `leaves` point to these elements of lane
- * 0 at the first step, or are NULL. The sums after each element that enters go to two times four
- * planes, lane by lane; their bounds times `factor`. `counts`, or NULL, takes the numbers of their
- * elements. A nan is left out unless `takes_nan`. Without planes, no sums are stored. `lanes` holds
- * the numbers of the sums. */
-enum { GR_ROLL_NUMBERS = 10 }; /* of a lane */
+/* Moves a window in each lane by `steps` elements, and keeps its sums of elements and, if
+ * `has_squares`, of squares in `lanes`. In each step, an element enters, the sums are stored, and
+ * an element leaves. `enters` and `leaves` point to these elements of lane 0 in the first step, or
+ * are NULL. Sums are stored in four planes, those of squares in the next four, with bounds times
+ * `factor`; without planes, they are not. `counts`, or NULL, gets the numbers of elements. A nan is
+ * left out unless `takes_nan`. */
+enum { GR_ROLL_NUMBERS = 10 }; /* of a lane in `lanes` */
 typedef struct {
     const double *enters, *leaves;
     ptrdiff_t step, apart; /* from an element to the next, and from a lane to the next */

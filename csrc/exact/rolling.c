@@ -32,14 +32,14 @@ typedef struct {
     int64_t start, end;
 } span;
 
-/* The sums of a window, and the number of elements that entered or left since they began. */
+/* The sums of a window. `moves`: the elements that entered or left since the sums were started. */
 typedef struct {
     span at;
     gr_proven3 sum, squares;
     double count, moves;
 } window;
 
-/* The same in integers: NULL until needed. */
+/* A window whose sums are in integers. `sums` is NULL until needed. */
 typedef struct {
     gr_finish_sums *sums;
     size_t row;
@@ -74,8 +74,8 @@ INLINE span find(const gr_rolling *of, size_t k)
                   of->ends ? of->ends[k] : within(last, of)};
 }
 
-/* Moves to a window by one element, whose index it returns, with 1 if it enters, -1 if it leaves;
- * or -1 when it is there. */
+/* Moves window `at` by one element towards window `to`. Returns the element's index, or -1 if the
+ * windows are equal. Sets *sign to 1 if the element enters, to -1 if it leaves. */
 INLINE int64_t step(span *at, span to, int *sign)
 {
     *sign = at->end < to.end || at->start > to.start ? 1 : -1;
@@ -138,9 +138,9 @@ INLINE void add_windows(bool has_squares, const gr_rolling *of, const double *x,
     *from = now;
 }
 
-/* Windows that are finished together: consecutive ones of a row from `first` on; or, with 2^log
- * lanes, the windows `first` of as many rows, or first, first + apart, ... of one, then the window
- * after each. */
+/* Windows that are finished together: consecutive ones of a row, from `first` on. Or 2^log lanes
+ * have consecutive windows each. They begin with window `first` of consecutive rows or, if `apart`
+ * is not 0, with the windows first, first + apart, ... of one row. */
 typedef struct {
     const gr_rolling *of;
     memory *own;
@@ -198,7 +198,7 @@ static bool finish_exactly(void *context, size_t i, double n, double mean, unsig
     return true;
 }
 
-/* Makes results of the sums of n windows. */
+/* Rounds the results of n windows, whose sums are in the planes. */
 static bool finish_block(block *here, size_t n, unsigned char *out)
 {
     const gr_rolling *of = here->of;
@@ -283,7 +283,7 @@ static bool finish_lanes(block here, size_t count, size_t skipped)
                    .has_squares = of->how.second_count,
                    .stride = STRIDE,
                    .width = lanes};
-    size_t moves = 0, least = 0; /* since the sums began; before they begin again */
+    size_t moves = 0, least = 0; /* since the sums were started; least before a restart */
     own->unproven = true;
     for (size_t some; here.first < end && !gr_ask_for_interrupts(); here.first += some) {
         ptrdiff_t last = (ptrdiff_t)here.first + of->after, start = last + 1 - of->size;
@@ -291,7 +291,7 @@ static bool finish_lanes(block here, size_t count, size_t skipped)
         some = gr_least(end - here.first, BLOCK / lanes);
         some = gr_least(some, enters ? (size_t)(n - last) : some);
         some = gr_least(some, leaves ? some : (size_t)-start);
-        if (own->unproven && moves >= least) { /* begins with the elements but the last */
+        if (own->unproven && moves >= least) { /* restarts with all elements but the last */
             memset(own->lanes, 0, sizeof own->lanes);
             how.enters = x + (leaves ? start : 0) * of->step;
             how.leaves = NULL;

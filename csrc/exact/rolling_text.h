@@ -37,7 +37,7 @@ INLINE void roll_all(bool has_squares, const gr_roll *of, size_t steps, double *
 {
     rolling_lanes sums;
     const lanes64 takes = (lanes64){0} - (int64_t)of->takes_nan;
-    /* Sums copied as a whole would stay in memory. */
+    /* Loads each member: compilers keep a struct that is copied as a whole in memory. */
     load_lanes(&sums.sum, lanes, WIDTH);
     load_lanes(&sums.squares.sum, lanes + 4 * WIDTH, WIDTH);
     sums.squares.small = (lanes64)load_doubles(lanes + 8 * WIDTH);

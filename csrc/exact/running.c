@@ -60,7 +60,7 @@ typedef struct {
     size_t inner; /* entries of the kept dimensions that vary faster than `columns` */
     const gr_axis
         *columns;   /* the dimension whose entries are added together; NULL: rows are added */
-    gr_exact *sums; /* before each chunk, exactly */
+    gr_exact *sums; /* exact sums before each chunk */
     bool failed;
 } division;
 
@@ -94,7 +94,7 @@ static gr_proven3 numbers_of(const gr_exact *sum)
     return (gr_proven3){part[0], part[1], part[2], bound};
 }
 
-/* The accumulator and the float64 numbers with which row `index` begins. */
+/* The sum before row `index`: its accumulator, or NULL, and its float64 numbers. */
 static gr_exact *sum_before(const gr_running *of, size_t index, gr_proven3 *numbers)
 {
     gr_exact *sum = of->before ? &of->before[index] : NULL;
@@ -205,7 +205,7 @@ static bool add_row(const division *all, line *row, gr_proven3 *sum, size_t firs
 /* --- columns ------------------------------------------------------------------------------------
  */
 
-/* Column k of the unit, and the float64 numbers with which it begins. */
+/* Column k of the unit, and the float64 numbers of the sum before its first element. */
 static line line_of(const division *all, size_t unit, const gr_axes_place *at, size_t k,
                     gr_proven3 *sum)
 {
@@ -216,8 +216,9 @@ static line line_of(const division *all, size_t unit, const gr_axes_place *at, s
                   .exact = sum_before(of, index, sum)};
 }
 
-/* Adds some columns: the sums of few stay in the lanes of vectors, for some rows; lanes without a
- * column take elements of the next row, whose entries replace theirs. Others stay in the planes. */
+/* Adds up columns. Sums of many columns are in the planes. Sums of few columns stay in vectors for
+ * several rows; lanes without a column add elements of the next row, whose entries replace theirs.
+ */
 static bool add_columns(const division *all, size_t unit, const gr_axes_place *at, size_t first,
                         size_t width, memory *own)
 {
