@@ -16,7 +16,7 @@ enum {
     FOLDED = 128,           /* most columns of a folded row */
     FOLD_FROM_BYTES = 2048, /* least bytes of a sum's rows for folding: below, packing is faster */
     PACKED = 128,           /* columns of a packed tile */
-    STRIP_BYTES = 4096,     /* of a strip: few rows, whose sums are stored at once */
+    STRIP_BYTES = 4096,     /* input of a strip; its sums are stored before the next strip */
     LEAST_STRIP = 128,      /* columns */
     MOST_STRIP = 512,
     LONG_STRIP = 1024,
@@ -32,7 +32,7 @@ typedef struct {
     /* The planes follow. Vectors that lie in one cache line are stored twice as fast. */
     alignas(CACHE_LINE) const gr_axis_job *job;
     gr_columns sums;
-    unsigned char *buffer; /* packed rows; the last folded row */
+    unsigned char *buffer; /* packed rows, or the last folded row */
     size_t row_bytes;      /* of a packed row */
     const unsigned char *rows[GR_LEAF_ROWS];
     gr_axis_run runs[PACKED]; /* of a packed tile */
@@ -54,7 +54,7 @@ static bool in_strips(const gr_axis_job *job)
 static size_t strip_of(const gr_axis_job *job)
 {
     size_t columns = STRIP_BYTES / (job->rows * job->size) / LEAST_STRIP * LEAST_STRIP;
-    if (job->rows > PASS_ROWS) /* several passes over the sums: long streams are faster */
+    if (job->rows > PASS_ROWS) /* with several passes over the sums, long streams are faster */
         return LONG_STRIP;
     return columns < LEAST_STRIP ? LEAST_STRIP : gr_least(columns, MOST_STRIP);
 }
@@ -217,8 +217,8 @@ static void store_unit(column_task *task)
     gr_end_plain(before);
 }
 
-/* The columns between the last cache-line boundary and the first column. If the first strip is that
- * much narrower, the vectors of later strips each lie in one cache line, if the rows' ones do. */
+/* The columns between the last cache-line boundary and the first column. A first strip that is so
+ * much narrower keeps vectors of later strips within cache lines, if all rows are aligned alike. */
 static size_t past_line(const gr_axis_job *job, const unsigned char *in)
 {
     size_t bytes = (uintptr_t)in % CACHE_LINE;

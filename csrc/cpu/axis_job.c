@@ -13,7 +13,7 @@ static bool has_factors(const gr_axis_job *job)
     return job->axes->term == GR_TERM_PRODUCT;
 }
 
-/* The buffer's part for the second factors of products. */
+/* The part of the buffer for the second factors of products. */
 static unsigned char *factors_in(const gr_axis_job *job, unsigned char *buffer)
 {
     return buffer + GR_CHUNK_BLOCKS * GR_CPU_BLOCK * job->size;

@@ -41,10 +41,10 @@ typedef struct {
 typedef struct {
     double *planes;
     size_t stride, width;
-    size_t leaves; /* the number of leaves so far; whether more will follow */
-    bool more;
+    size_t leaves;       /* added so far */
+    bool more;           /* more leaves will follow */
     bool assumed, right; /* gr_axis_adder.assume */
-    int pause;           /* the adder's own counter; 0 at first */
+    int pause;           /* a counter for the adder; 0 at first */
     ptrdiff_t other;     /* of products: bytes from a row to that of second factors */
 } gr_columns;
 
@@ -86,7 +86,7 @@ struct gr_axis_job {
     const gr_axis_adder *adder;
     const void *context; /* the caller's */
     gr_axes *axes;
-    const gr_axes *factors; /* the other factors of products, as elements; or NULL */
+    const gr_axes *factors; /* the second factors of products, as elements; or NULL */
     int parts;              /* 2 for complex elements, whose parts are neighbouring columns */
     size_t n;               /* elements of a sum */
     size_t size;            /* bytes of an element; in columns, of a part */

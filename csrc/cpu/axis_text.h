@@ -162,13 +162,13 @@ INLINE void add_float_group(const unsigned char *const *rows, size_t count, size
     sum[1] += x[0][1];
 }
 
-/* Adds up rows in one pass over the sums: eight rows, `apart` from each other in the list, if
- * `eight`; and then `rest` < 8 more. Starts from +0 if `fresh`. */
+/* Adds up rows in one pass over the sums: if `eight`, eight of `rows`, every `apart`-th one. Then
+ * adds `rest` < 8 rows of `more`. Starts from +0 if `fresh`. */
 INLINE void add_float_rows(const unsigned char *const *rows, bool eight, size_t apart,
                            const unsigned char *const *more, size_t rest, size_t width, size_t size,
                            load_pair *load, bool fresh, bool fetches, double *sums)
 {
-    enum { AHEAD = 4096 }; /* bytes */
+    enum { AHEAD = 4096 }; /* prefetch distance in bytes */
     for (size_t first = 0; first < width; first += GROUP, sums += GROUP) {
         size_t at = (first + GROUP <= width ? first : width - GROUP) * size;
         doubles sum[2] = {{0}, {0}};

@@ -195,7 +195,7 @@ static void run_tasks(sum_job *job, gr_acc acc, int components, int threads, gr_
     gr_end_plain(before);
 }
 
-/* The task size depends only on n and the type. If partial sums overflow, it affects the result. */
+/* Depends only on n and the type: if partial sums overflow, the task size affects the result. */
 static size_t task_size(size_t bytes)
 {
     size_t task = LEAST_TASK_BYTES;

@@ -12,7 +12,7 @@ INLINE void copy_spaced(unsigned char *to, const gr_spaced *from, size_t n, size
         memcpy(to + i * size, in + (ptrdiff_t)i * step, size);
 }
 
-/* The elements are read whether or not they are added: a choice is faster than a branch. */
+/* Reads masked elements too, and then replaces them by 0: this is faster than a branch. */
 INLINE void copy_masked(unsigned char *to, const gr_spaced *from, size_t n, size_t size)
 {
     const unsigned char *in = from->in, *mask = from->mask;
@@ -48,7 +48,7 @@ INLINE void copy_masked(unsigned char *to, const gr_spaced *from, size_t n, size
         }                                                                                          \
         break;
 
-/* SSE2 code swaps 16-bit elements faster with vectors, wider ones faster one by one. */
+/* Keeps the compiler from vectorizing swaps: SSE2 swaps wider elements faster one by one. */
 #define ALONE __asm__("" : "+r"(x))
 
 static void swap_bytes(unsigned char *data, size_t n, size_t size)

@@ -24,8 +24,8 @@ static bool have_avx512(void)
            __builtin_cpu_supports("avx512vl");
 }
 
-/* Whether the processor executes 512-bit operations as two 256-bit halves, as Zen 4 does. No such
- * processor that is not AMD's is known. */
+/* Whether the processor executes 512-bit operations as two 256-bit halves, as Zen 4 does. Only
+ * AMD is known to make such processors. */
 static bool in_halves(void)
 {
     const unsigned leaf = 0x8000001a, fp256 = 1 << 2, fp512 = 1 << 3;
@@ -57,7 +57,7 @@ __attribute__((constructor)) static void choose(void)
 {
     const char *name = getenv("GPUREDUCE_SIMD");
     chosen = best();
-    /* A processor with AVX-512 can run either of its two methods. */
+    /* A processor with AVX-512 can run the methods for halves, too. */
     gr_instruction_set most = chosen == GR_AVX512 ? GR_AVX512_HALVES : chosen;
     for (int i = 0; name && i < GR_INSTRUCTION_SETS; i++)
         if (!strcmp(name, gr_instruction_set_names[i]))

@@ -59,7 +59,7 @@ INLINE void add_rows(const unsigned char *in, size_t rows, size_t size, load_pai
     }
 }
 
-/* Folds one vector: lanes i + i+WIDTH/2, then i+WIDTH/4, and so on. Returns the last two lanes. */
+/* Folds one vector: adds lane i+WIDTH/2 to lane i, then i+WIDTH/4, ... Returns two lanes. */
 INLINE gr_pair fold_vector(doubles x)
 {
     gr_pair pairs[WIDTH / 2];

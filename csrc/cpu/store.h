@@ -35,7 +35,7 @@ static inline uint16_t gr_round_half(double x, int fraction, int exponent)
     uint64_t kept = mantissa >> shift, rest = mantissa & (((uint64_t)1 << shift) - 1);
     uint64_t half = (uint64_t)1 << (shift - 1);
     kept += rest > half || (rest == half && kept & 1);
-    uint64_t size = kept; /* a carry goes to the exponent, as it should */
+    uint64_t size = kept; /* a carry increments the exponent, which is right */
     if (field >= least)
         size += (uint64_t)(field - least) << fraction;
     return (uint16_t)(sign | (size > infinity ? infinity : (uint32_t)size));

@@ -15,12 +15,12 @@ typedef double doubles VECTOR(VECTOR_BYTES);
 typedef float floats VECTOR(VECTOR_BYTES / 2);
 typedef uint32_t words VECTOR(VECTOR_BYTES / 2);
 
-/* Of __builtin_prefetch: into the second-level cache. The first level takes too few lines at once
- * for the full speed of memory: 15 of 25 GB/s (EPYC). */
+/* Locality for __builtin_prefetch: the second-level cache. The first level takes too few lines at a
+ * time for the full speed of memory: 15 of 25 GB/s (EPYC). */
 enum { SECOND_LEVEL = 2 };
 
-/* Loads 2 * WIDTH elements as two vectors of doubles. Either in order: the first half and the
- * second half. Or paired: even indexes and odd indexes, which is the cheapest way to split 16-bit
- * elements. */
+/* Loads 2 * WIDTH elements as two vectors of doubles. In order, these are the first half and the
+ * second half. Paired, they are the even and the odd indexes, which is the cheapest way to split
+ * 16-bit elements. */
 typedef void load_pair(const unsigned char *in, doubles pair[2]);
 typedef enum { IN_ORDER, PAIRED } lane_order;

@@ -216,9 +216,8 @@ static line line_of(const division *all, size_t unit, const gr_axes_place *at, s
                   .exact = sum_before(of, index, sum)};
 }
 
-/* Adds up columns. Sums of many columns are in the planes. Sums of few columns stay in vectors for
- * several rows; lanes without a column add elements of the next row, whose entries replace theirs.
- */
+/* Adds up columns. Sums of many columns are in the planes. Sums of few stay in vectors for several
+ * rows: lanes without a column add elements of the next row, whose entries replace theirs. */
 static bool add_columns(const division *all, size_t unit, const gr_axes_place *at, size_t first,
                         size_t width, memory *own)
 {
