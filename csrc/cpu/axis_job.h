@@ -43,7 +43,7 @@ typedef struct {
     size_t stride, width;
     size_t leaves;       /* added so far */
     bool more;           /* more leaves will follow */
-    bool assumed, right; /* gr_axis_adder.assume */
+    bool assumed, right; /* see gr_axis_adder.assume */
     int pause;           /* a counter for the adder; 0 at first */
     ptrdiff_t other;     /* of products: bytes from a row to that of second factors */
 } gr_columns;

@@ -13,7 +13,7 @@
 
 /* Adds up the elements and stores the sums in the type `target`: an integer type for integers, a
  * float type for floats. No size may be 0. Floats are rounded to float32 first if `acc` is f32.
- * Of their initial number, the first term of each part is added, which is the part rounded to
- * float64. Changes `axes`. Returns false if there is too little memory. */
+ * Of an initial number, only the first term is added for each part: the part rounded to float64.
+ * Changes `axes`. Returns false if there is too little memory. */
 bool gr_cpu_sum_axes(gr_axes *axes, gr_acc acc, gr_load target, const gr_initial *initial,
                      int threads);

@@ -137,8 +137,8 @@ INTEGER_ROWS(u64, 64, 0)
 /* --- columns --------------------------------------------------------------------------------- */
 
 enum {
-    GROUP = 2 * WIDTH, /* columns */
-    TOGETHER = 8       /* rows */
+    GROUP = 2 * WIDTH, /* columns that are added at a time */
+    TOGETHER = 8       /* rows that are added to each other first */
 };
 
 /* Adds up `count` rows (a power of two), every `apart`-th of the list, pairwise, and adds the

@@ -154,7 +154,7 @@ enum { PARTIAL_SUMS = 16 }; /* in memory at a time */
 
 typedef struct {
     char *now, *other; /* the partial sums, and space for as many merged ones */
-    size_t bytes;      /* of each */
+    size_t bytes;      /* of a partial sum */
     unsigned count;
 } partial_sums;
 

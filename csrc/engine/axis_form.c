@@ -37,7 +37,7 @@ bool gr_axis_is_packed(const gr_axes *axes, size_t bytes)
     return true;
 }
 
-/* Kept dimensions are not reversed, because sums are stored in the order of their rows. */
+/* Reverses only reduced dimensions: the order of kept dimensions is the order of the sums. */
 void gr_axis_simplify(gr_axes *axes, unsigned parts)
 {
     gr_axis_list *kept = &axes->kept;

@@ -154,8 +154,8 @@ static void share_rows(run *r)
     job->lanes = (unsigned)lanes;
     r->in_lanes = columns == 1 && lanes == 1 && is_there(request, "segment_lanes") &&
                   request->values.row_step == (int64_t)gr_load_size((gr_load)request->load);
-    /* Warps find out where a segment's rows are once for all tiles of columns that they add up. So
-     * they get several, if there are enough segments to fill the device. */
+    /* A warp finds the rows of a segment once for all tiles of columns that it adds up. So it gets
+     * several tiles, if there are enough segments to fill the device. */
     size_t blocks = gr_ceil_div(gr_numbered_segments(r), GR_DEFAULT_BLOCK / lanes);
     size_t tiles = r->in_packs ? r->pack_tiles : r->tiles;
     size_t apart = gr_ceil_div(r->sms * FILLING_BLOCKS, blocks ? blocks : 1);

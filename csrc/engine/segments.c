@@ -62,9 +62,9 @@ static gr_status add_words(run *r)
                                             1, GR_SEGMENT_THREADS, bytes});
 }
 
-/* One attempt: all passes over ranges of segments. The second attempt is seldom needed. If it is
- * launched without knowing that, it has as few passes as possible, as mostly none has work to
- * do. */
+/* Launches all passes over ranges of segments. A second attempt is seldom needed. If the host must
+ * launch it before it knows, the attempt has as few passes as possible: they usually return at
+ * once. */
 static gr_status attempt(run *r, int number)
 {
     const gr_groups_request *request = r->request;

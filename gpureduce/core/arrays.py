@@ -226,7 +226,7 @@ Add = Callable[[Array], bytes]  # takes a flat piece, returns the bits of its su
 
 
 def add_pieces(array: Array, conversion: Conversion, add: Add) -> Any:
-    """Add up an array piece by piece. Complex arrays: real and imaginary parts separately."""
+    """Adds up an array piece by piece, and real and imaginary parts separately."""
     if not conversion.is_complex:
         return conversion.value(_total(array, conversion, add))
     real = conversion.value(_total(array.real, conversion, add))

@@ -162,7 +162,7 @@ def _loads(strategy: registry.Strategy, n: int, block: int, grid: int, per_pack:
     if strategy.name == "tiles":  # a share consists of groups of 32 packs
         groups = (packs + _SLACK) // 32
         return in_pack + _share(32 * _share(groups, grid), block)
-    if strategy.name == "bulk_copy":  # whole tiles per block, then the packs around them
+    if strategy.name == "bulk_copy":  # whole tiles per block; all threads add the other packs
         of_tiles = _share(packs // _TILE, grid) * _share(_TILE, block)
         return in_pack + of_tiles + 1 + _share(_TILE, threads)
     return _share(n, threads)

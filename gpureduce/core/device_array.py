@@ -1,4 +1,4 @@
-"""Arrays on a GPU for sums of arrays whose library we cannot ask for memory."""
+"""Arrays on a GPU, for results where the library of the input has no allocator to call."""
 
 from __future__ import annotations
 

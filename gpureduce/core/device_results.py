@@ -1,7 +1,7 @@
 """Results on a GPU, for sums along axes and by segment.
 
-They lie beside the array, in an array of the same library, whose allocator provides the memory. JAX
-has no allocator to ask: its arrays share the memory of a DeviceArray.
+They lie on the array's GPU, in an array of the same library, whose allocator provides the memory.
+JAX has no allocator to call: its arrays share the memory of a DeviceArray.
 """
 
 from __future__ import annotations

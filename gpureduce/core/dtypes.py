@@ -265,7 +265,7 @@ def _convert(
 
 
 def refused(refusal: int, source: str, wanted: np.dtype[Any] | None) -> TypeError:
-    """The error for a gr_refusal, which is not 0, of sums of elements called `source`."""
+    """The error for a gr_refusal other than 0, for sums of elements called `source`."""
     part = None if wanted is None else part_of(wanted)
     return TypeError(_REFUSALS[refusal - 2].format(result=wanted, part=part, source=source))
 

@@ -128,7 +128,7 @@ def _sum(
     return found
 
 
-@functools.lru_cache(1024, typed=True)  # typed: 128 == 128.0, which is no block
+@functools.lru_cache(1024, typed=True)  # typed: 128.0 is no block, though it equals 128
 def _launch(
     call: str | registry.Strategy, block: int | None, grid: int | None, finish: str | None
 ) -> Launch:

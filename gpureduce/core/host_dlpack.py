@@ -14,7 +14,7 @@ import numpy as np
 HOST_DEVICES = (1, 3)  # kDLCPU, kDLCUDAHost
 
 _MAJOR = 1
-_MOST_DIMENSIONS = 64  # of NumPy
+_MOST_DIMENSIONS = 64  # NumPy's limit
 _MOST_BYTES = 2**63 - 1
 _HIGHEST_ADDRESS = 2**61
 

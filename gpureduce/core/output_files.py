@@ -60,7 +60,7 @@ def checked(
 
 
 def _is_earlier(path: Path, kind: str, head: str) -> bool:
-    """Whether the file is an output of this kind. The header of a .npy file does not tell."""
+    """Whether the file is an output of this kind. A .npy header does not name its kind."""
     try:
         if path.suffix == ".json":
             found = json_files.read(path)  # of any schema

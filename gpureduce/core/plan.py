@@ -241,4 +241,4 @@ def _resolve(
     return replace(plan, conversion=conversion)
 
 
-_known = functools.lru_cache(1024, typed=True)(_resolve)  # typed: 128 == 128.0, which is no block
+_known = functools.lru_cache(1024, typed=True)(_resolve)  # typed: 128.0 is no block

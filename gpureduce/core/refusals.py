@@ -17,7 +17,7 @@ from gpureduce.core.checks import shown
 Array = np.ndarray[Any, Any]
 
 _NUMBERS = {int, float, complex, bool, *(np.dtype(code).type for code in "?bhilqBHILQefdFD")}
-_MISSING = ("NoneType", "NAType", "NaTType", "MaskedConstant")  # of objects for a missing number
+_MISSING = ("NoneType", "NAType", "NaTType", "MaskedConstant")  # types of missing numbers
 _MOST_LISTS = 64  # nesting depth: NumPy's limit
 
 _MASKED = (

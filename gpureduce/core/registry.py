@@ -71,7 +71,7 @@ class Strategy:
     pair: tuple[int, int] | None = field(default=None, repr=False)
 
     def __hash__(self) -> int:
-        return self.index  # plans are looked up by strategy, among others
+        return self.index  # strategies are part of the keys of cached plans
 
     @property
     def broken(self) -> bool:
@@ -120,7 +120,7 @@ class UserKernel:
 
 
 _ROWS = _host.dtypes()
-NUMBERS = {row[0]: number for number, row in enumerate(_ROWS)}  # of all dtypes, for C
+NUMBERS = {row[0]: number for number, row in enumerate(_ROWS)}  # C's numbers of all dtypes
 DTYPES = {row[0]: DType(*row) for row in _ROWS if row[0] not in COMPLEX}
 
 

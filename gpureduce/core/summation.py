@@ -22,7 +22,7 @@ from gpureduce.core.devices import LEAST_SHARED_BYTES
 from gpureduce.core.results import SumResult, ran_on
 from gpureduce.lazy_import import load
 
-_NOTHING, _HOST = 0, "host"  # the defaults of `initial` and `result`, which `is` recognizes
+_NOTHING, _HOST = 0, "host"  # the defaults of `initial` and `result`, compared by `is`
 
 
 def sum(
