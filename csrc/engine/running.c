@@ -6,7 +6,7 @@
 
 enum {
     LONG_ROW = 16,    /* rows of at least so many tiles are a line each */
-    WALKS = 1 << 16,  /* parts of lines, one per thread of running_again: as many as run at once */
+    WALKS = 1 << 16,  /* parts of lines, one per thread of running_again: enough to fill a GPU */
     LEAST_WALK = 128, /* elements of such a part */
     FEW_BYTES = 64,   /* tiles whose sums take no more bytes form no groups */
     LOG_BLOCK = 7,    /* log2 of GR_RUNNING_BLOCK */

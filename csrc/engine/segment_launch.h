@@ -34,7 +34,7 @@ gr_status gr_plan_segments(gr_segment_run *r);
 
 bool gr_adds_floats(const gr_segment_run *r);
 
-/* Numbers that segments may have: with `by_row`, the number of one of the rows. */
+/* The count of segment numbers. With `by_row`, a segment's number is that of one of its rows. */
 static inline size_t gr_numbered_segments(const gr_segment_run *r)
 {
     return r->job.by_row ? r->request->rows : r->request->segments;

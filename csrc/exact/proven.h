@@ -155,7 +155,7 @@ GR_HOST_DEVICE bool gr_proven_round(double high, double low, double tail, double
     return (gr_magnitude(offset) + unknown) * far < most;
 }
 
-/* Rounds a sum. `additions` is the number of additions that rounded, k of the lemma. */
+/* Rounds a sum. `additions`: k of the lemma, the most additions that may have rounded. */
 GR_HOST_DEVICE bool gr_proven_finish(const gr_proven *of, double additions, int fraction, int unit,
                                      double *rounded)
 {
