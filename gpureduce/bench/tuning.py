@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import itertools
 import math
 import statistics
 import sys
@@ -126,24 +125,12 @@ def rows_from(best: dict[int, list[tuple[int, Choice]]]) -> tuple[Choice, ...]:
     """
     rows = []
     for width, found in best.items():
-        for (_, choices), (nbytes, _) in _runs(found):
-            last = nbytes == found[-1][0]
-            most = LARGEST if last else math.isqrt(nbytes * _next(found, nbytes))
-            rows.append(Choice(most, width, *_shape(choices)))
+        for i, (nbytes, choice) in enumerate(found):
+            is_last = i + 1 == len(found)
+            if is_last or _shape(found[i + 1][1]) != _shape(choice):
+                most = LARGEST if is_last else math.isqrt(nbytes * found[i + 1][0])
+                rows.append(Choice(most, width, *_shape(choice)))
     return tuple(rows)
-
-
-def _runs(
-    found: list[tuple[int, Choice]],
-) -> Iterator[tuple[tuple[int, Choice], tuple[int, Choice]]]:
-    """Yields the first and the last of consecutive sizes with the same choice."""
-    for _, group in itertools.groupby(found, key=lambda pair: _shape(pair[1])):
-        run = list(group)
-        yield run[0], run[-1]
-
-
-def _next(found: list[tuple[int, Choice]], nbytes: int) -> int:
-    return min(size for size, _ in found if size > nbytes)
 
 
 def in_turn(sizes: Sequence[int]) -> list[list[tuple[int, int]]]:
@@ -233,13 +220,24 @@ def tune(
     before = fast_table(chosen.id)
     choices: tuple[Choice, ...] = ()
     times: Times = {}
+    took: dict[int, float] = {}
+    todo = [nbytes for stage in stages for _, nbytes in stage]
     try:
-        for stage in _measured(chosen, stages, repeats, progress):
-            times |= stage
+        for stage in stages:
+            for width, nbytes in stage:
+                if progress:
+                    left = time_left(took, todo[len(times) :])
+                    label = f"{width}-byte elements, {size_text(nbytes)}{left}"
+                    progress(len(times), len(todo), label)
+                start = time.monotonic()
+                times[width, nbytes] = _group_times(chosen, _DTYPES[width], nbytes, repeats)
+                took[nbytes] = time.monotonic() - start
             choices = table_of(times, before)
             use(choices, chosen)
             if target:
                 save(choices, chosen, target)
+        if progress:
+            progress(len(times), len(todo), "")
     except KeyboardInterrupt as stop:
         if choices and target:
             raise KeyboardInterrupt(f"{target} has the table so far") from stop
@@ -250,31 +248,6 @@ def tune(
         for choice, us in found.items()
     )
     return Tuned(chosen.name, choices, tuple(measured), target)
-
-
-def _measured(
-    device: devices.Device,
-    stages: Sequence[Sequence[tuple[int, int]]],
-    repeats: int,
-    progress: Callable[[int, int, str], None] | None,
-) -> Iterator[Times]:
-    """Yields the times of each stage."""
-    todo = [nbytes for stage in stages for _, nbytes in stage]
-    took: dict[int, float] = {}
-    done = 0
-    for stage in stages:
-        found = {}
-        for width, nbytes in stage:
-            if progress:
-                label = f"{width}-byte elements, {size_text(nbytes)}{time_left(took, todo[done:])}"
-                progress(done, len(todo), label)
-            start = time.monotonic()
-            found[width, nbytes] = _group_times(device, _DTYPES[width], nbytes, repeats)
-            took[nbytes] = time.monotonic() - start
-            done += 1
-        yield found
-    if progress:
-        progress(done, len(todo), "")
 
 
 def save(choices: Sequence[Choice], device: devices.Device, path: Path) -> None:
