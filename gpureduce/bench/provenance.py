@@ -41,24 +41,13 @@ def _git(*arguments: str) -> str | None:
     return done.stdout.strip() or None
 
 
-def _driver() -> str | None:
-    """The NVIDIA driver's version. CUDA's API returns only the supported CUDA version."""
+def _found(path: str, pattern: str) -> str | None:
+    """The group of a pattern in a file; None without the file or a match."""
     try:
-        text = Path("/proc/driver/nvidia/version").read_text()
+        found = re.search(pattern, Path(path).read_text(), re.MULTILINE)
     except OSError:
         return None
-    found = re.search(r"\b(\d+\.\d+(?:\.\d+)?)\b", text)
     return found[1] if found else None
-
-
-def _processor() -> str:
-    """The processor's name, from Linux."""
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        text = ""
-    found = re.search(r"^model name\s*: (.+)$", text, re.MULTILINE)
-    return found[1] if found else platform.machine()
 
 
 def provenance(kind: str, device: devices.Device | None = None, schema: int = 1) -> dict[str, Any]:
@@ -75,9 +64,10 @@ def provenance(kind: str, device: devices.Device | None = None, schema: int = 1)
         "kind": kind,
         "card": device.name,
         "device": device.backend,
-        "processor": _processor(),
+        "processor": _found("/proc/cpuinfo", r"^model name\s*: (.+)$") or platform.machine(),
         "processors": len(os.sched_getaffinity(0)),
-        "driver": _driver(),
+        # CUDA's API knows only the version of CUDA that the driver supports.
+        "driver": _found("/proc/driver/nvidia/version", r"\b(\d+\.\d+(?:\.\d+)?)\b"),
         "toolkit": info.get("nvcc"),
         "versions": {
             "gpureduce": info["version"],
