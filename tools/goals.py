@@ -16,7 +16,7 @@ from typing import Any
 from gpureduce.bench import record as records
 from gpureduce.bench.contenders import scans
 from gpureduce.bench.contenders.arrays import LIMITS, OF_PINNED, PINNED_COPY, WRITTEN, WRITTEN_COPY
-from gpureduce.bench.ratios import GIB, KIB, MIB, mean, misaligned, ratios
+from gpureduce.bench.ratios import GIB, KIB, MIB, by_case, mean, misaligned, ratios
 from gpureduce.bench.suites import exact, segments
 from gpureduce.core import json_files
 from gpureduce.text import size_text
@@ -73,20 +73,18 @@ _BY = {
 }
 
 
-def _limits(rows: Sequence[Row]) -> dict[tuple[str, int], str]:
+def _limits(rows: Sequence[Row]) -> dict[tuple[Any, ...], str]:
     """By dtype and n: the speed of each part of a sum on the GPU, relative to a pinned copy.
 
     Our sum overlaps writing and adding; the last entry is both, one after the other. The time of a
     copy of just written data is the time of write and copy minus the time of the write.
     """
-    us: dict[tuple[str, int], dict[str, float]] = {}
-    for row in rows:
-        if row["measure"] == "host" and row["strategy"] in LIMITS:
-            us.setdefault((row["dtype"], row["n"]), {})[row["strategy"]] = row["median_us"]
-    told: dict[tuple[str, int], str] = {}
-    for point, of in us.items():
-        if len(of) < len(LIMITS):
+    parts = (row for row in rows if row["measure"] == "host" and row["strategy"] in LIMITS)
+    told: dict[tuple[Any, ...], str] = {}
+    for point, by in by_case(parts, ("dtype", "n")).items():
+        if len(by) < len(LIMITS):
             continue
+        of = {name: row["median_us"] for name, row in by.items()}
         limits = {
             "summing a pinned array": of[OF_PINNED],
             "writing to pinned memory": of[WRITTEN],
@@ -187,12 +185,12 @@ class _At:
 
 
 def _points(rows: Sequence[Row], measure: str) -> list[_At]:
-    found: dict[tuple[Any, ...], _At] = {}
-    for row in rows:
-        if row["measure"] == measure:
-            point = (row["dtype"], row["data"], row["nbytes"])
-            found.setdefault(point, _At(row, {})).us[row["strategy"]] = row["median_us"]
-    return [at for at in found.values() if {"exact", "fast"} <= at.us.keys()]
+    measured = (row for row in rows if row["measure"] == measure)
+    return [
+        _At(next(iter(by.values())), {name: row["median_us"] for name, row in by.items()})
+        for by in by_case(measured, ("dtype", "data", "nbytes")).values()
+        if {"exact", "fast"} <= by.keys()
+    ]
 
 
 def _short_at(at: _At, other: str, ratio: float, kernels: Sequence[_At]) -> str:
@@ -285,7 +283,7 @@ _OF_SEGMENTS = {
 def of_segments(record: Row) -> list[str]:
     """What sums by segment miss, worst first."""
     found = []
-    for by in segments.by_case(record["rows"]):
+    for by in by_case(record["rows"], segments.CASE).values():
         case = next(iter(by.values()))
         usual = tuple(case[name] for name in ("dtype", "columns", "data", "index", "n"))
         wanted = _OF_SEGMENTS.get(case["segments"])
@@ -346,11 +344,9 @@ _OF_A_CASE = ("measure", "dtype", "rows", "columns", "axis", "window")
 
 def of_scan(record: Row) -> list[str]:
     """What running sums and windows miss, worst first."""
-    cases: dict[object, dict[str, Row]] = {}
-    for row in record["rows"]:
-        cases.setdefault(tuple(map(row.get, _OF_A_CASE)), {})[row["strategy"]] = row
     found = []
-    for goal, by in itertools.product(_OF_SCAN, cases.values()):
+    cases = by_case(record["rows"], _OF_A_CASE).values()
+    for goal, by in itertools.product(_OF_SCAN, cases):
         row, other = by.get(goal.ours), by.get(goal.theirs[0])
         if row and other and row["measure"] == goal.measure and goal.on(row):
             ratio = other["median_us"] / row["median_us"]

@@ -11,19 +11,24 @@ from gpureduce.bench.runner import Row
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 
 
+def by_case(rows: Iterable[Row], fields: Iterable[str]) -> dict[tuple[Any, ...], dict[str, Row]]:
+    """The rows of each case, by contender. Cases differ in the fields."""
+    fields, found = tuple(fields), dict[tuple[Any, ...], dict[str, Row]]()
+    for row in rows:
+        case = tuple(row.get(name) for name in fields)
+        found.setdefault(case, {})[row["strategy"]] = row
+    return found
+
+
 def ratios(rows: Iterable[Row], measure: str, ours: str, theirs: Sequence[str]) -> list[Row]:
     """At each point, the time of the fastest of `theirs` divided by the time of `ours`.
 
     Calls are compared on arrays of the same library, made in the same way.
     """
-    points: dict[tuple[Any, ...], dict[str, Row]] = {}
-    for row in rows:
-        if row["measure"] == measure and row["offset"] == 0:
-            how = (row["producer"], row["way"]) if measure == "call" else ()
-            point = (*how, row["dtype"], row["n"])
-            points.setdefault(point, {})[row["strategy"]] = row
+    every = (row for row in rows if row["measure"] == measure and row["offset"] == 0)
+    how = ("producer", "way") if measure == "call" else ()
     found = []
-    for at in points.values():
+    for at in by_case(every, (*how, "dtype", "n")).values():
         others = [at[name] for name in theirs if name in at]
         if ours in at and others:
             best = min(others, key=lambda row: float(row["median_us"]))
@@ -36,13 +41,10 @@ def ratios(rows: Iterable[Row], measure: str, ours: str, theirs: Sequence[str]) 
 def misaligned(rows: Iterable[Row]) -> list[Row]:
     """The time of misaligned arrays divided by the time of aligned ones."""
     every = [row for row in rows if row["measure"] == "kernel"]
-    on = {(r["strategy"], r["dtype"], r["n"]): r for r in every if r["offset"] == 0}
-    found = []
-    for row in every:
-        aligned = on.get((row["strategy"], row["dtype"], row["n"]))
-        if row["offset"] and aligned:
-            found.append({**row, "ratio": row["median_us"] / aligned["median_us"]})
-    return found
+    on = by_case((row for row in every if row["offset"] == 0), ("dtype", "n"))
+    pairs = ((row, on.get((row["dtype"], row["n"]), {}).get(row["strategy"])) for row in every)
+    return [{**row, "ratio": row["median_us"] / aligned["median_us"]}
+            for row, aligned in pairs if row["offset"] and aligned]  # fmt: skip
 
 
 def mean(found: Sequence[Row]) -> float:

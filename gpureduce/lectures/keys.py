@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gpureduce.bench import record as records
+from gpureduce.bench.ratios import by_case
 from gpureduce.bench.suites import segments
 from gpureduce.text import Table
 
@@ -27,7 +28,7 @@ def recorded(path: str | Path = PATH) -> Table:
         return Table(title, head, [], [f"{card}: not recorded yet. `gpureduce bench --segments`."])
     record = records.load(path, "segments")
     rows = []
-    for by in segments.by_case(record["rows"]):
+    for by in by_case(record["rows"], segments.CASE).values():
         first = next(iter(by.values()))
         if segments.kind(first) != "float32" or first["ids"] == "offsets":
             continue

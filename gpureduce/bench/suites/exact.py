@@ -33,7 +33,7 @@ from gpureduce.bench.benchmark import Maker, Part
 from gpureduce.bench.clocks import Run, of_thread
 from gpureduce.bench.contenders.arrays import rotation
 from gpureduce.bench.progress import progress
-from gpureduce.bench.ratios import MIB
+from gpureduce.bench.ratios import MIB, by_case
 from gpureduce.bench.render import Pivot, of
 from gpureduce.bench.runner import Contender, Group, Row, Turns
 from gpureduce.core import arrays, devices, output_files
@@ -174,12 +174,9 @@ def load(path: Path) -> Row:
 
 def fsum_over_exact(rows: Sequence[Row], strategy: str) -> dict[tuple[str, str, int], float]:
     """How many times as long fsum takes as `exact` on one thread, by dtype, data and n."""
-    found: dict[tuple[str, str, int], dict[str, float]] = {}
-    for row in rows:
-        point = (row["dtype"], row["data"], row["n"])
-        found.setdefault(point, {})[row["strategy"]] = row["median_us"]
-    return {point: us[strategy] / us["exact"] for point, us in found.items()
-            if strategy in us and "exact" in us}  # fmt: skip
+    return {case: by[strategy]["median_us"] / by["exact"]["median_us"]
+            for case, by in by_case(rows, ("dtype", "data", "n")).items()
+            if {strategy, "exact"} <= by.keys()}  # fmt: skip
 
 
 def _thread_markdown(made: Row) -> str:

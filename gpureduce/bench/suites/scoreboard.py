@@ -14,7 +14,7 @@ from gpureduce.bench.benchmark import EVERY, MEASURES, Maker, Part
 from gpureduce.bench.command import Suite
 from gpureduce.bench.contenders.arrays import LIMITS, WAYS
 from gpureduce.bench.libraries import LOAD_ONLY
-from gpureduce.bench.ratios import GIB, KIB, MIB, least, mean, misaligned, ratios
+from gpureduce.bench.ratios import GIB, KIB, MIB, by_case, least, mean, misaligned, ratios
 from gpureduce.bench.render import BYTES, US, Cell, Lines, Pivot, of
 from gpureduce.bench.runner import Row
 from gpureduce.bench.suites.strategies import suite_of
@@ -111,8 +111,8 @@ def mean_and_least(found: Sequence[Row]) -> str:
 
 def _apart_tables(rows: Sequence[Row]) -> str:
     """The headline: one sum at a time."""
-    limits = {(r["dtype"], r["nbytes"]): r["median_us"] for r in rows
-              if r["measure"] == "apart" and r["strategy"] == LOAD_ONLY}  # fmt: skip
+    apart = by_case((row for row in rows if row["measure"] == "apart"), ("dtype", "nbytes"))
+    limits = {case: by[LOAD_ONLY]["median_us"] for case, by in apart.items() if LOAD_ONLY in by}
     parts = []
     for name in ("fast", "exact"):
         found = ratios(rows, "apart", name, ["cub"])
@@ -142,7 +142,7 @@ def _apart_tables(rows: Sequence[Row]) -> str:
 def _limit_beside(rows: Sequence[Row]) -> str:
     """How much quicker than CUB the limit is on average, and `fast` for the same arrays."""
     of_limit = ratios(rows, "apart", LOAD_ONLY, ["cub"])
-    places = {(row["dtype"], row["nbytes"]) for row in of_limit}
+    places = by_case(of_limit, ("dtype", "nbytes"))
     beside = [row for row in ratios(rows, "apart", "fast", ["cub"])
               if (row["dtype"], row["nbytes"]) in places]  # fmt: skip
     if not beside:

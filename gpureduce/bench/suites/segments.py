@@ -41,7 +41,7 @@ _HEADS = {
 _OURS = ("exact", "exact, as called by default", "exact, sorted=True", "fast", LIMIT)
 # Sums by offsets are compared with other sums by offsets.
 _BY_OFFSETS = ("torch segment_reduce", "CUB DeviceSegmentedReduce")
-_CASE = ("n", "segments", "ids", "dtype", "columns", "data", "index")
+CASE = ("n", "segments", "ids", "dtype", "columns", "data", "index")
 
 
 def cases(n: int, dtypes: Sequence[str] | None = None) -> list[Case]:
@@ -83,14 +83,6 @@ def groups(place: Place, chosen: Sequence[Case], repeats: int, cub: Path | None)
     ]
 
 
-def by_case(rows: Sequence[Row]) -> list[dict[str, Row]]:
-    """The rows of each case, by contender."""
-    found: dict[object, dict[str, Row]] = {}
-    for row in rows:
-        found.setdefault(tuple(row[name] for name in _CASE), {})[row["strategy"]] = row
-    return list(found.values())
-
-
 def best_other(by: By) -> str:
     """The quickest other call of the same kind; "" without one."""
     others = [name for name in by if name not in _OURS and "deterministic" not in name]
@@ -117,7 +109,7 @@ def table(rows: Sequence[Row]) -> str:
     if LIMIT in here:
         more["exact/limit"] = ratio("exact", LIMIT)
     head = {"values": kind, "ids": of("ids"), "segments": of("segments", ",")}
-    pivot = Pivot(head, lambda row: f"{row['median_us'] / 1e3:.3f}", more=more, key=_CASE)
+    pivot = Pivot(head, lambda row: f"{row['median_us'] / 1e3:.3f}", more=more, key=CASE)
     heads, body = pivot.lines(rows, [name for name in _HEADS if name in here])
     return as_table(([_HEADS.get(head, head) for head in heads], body), ("values", "ids"))
 
