@@ -47,7 +47,6 @@ from gpureduce.core.plan import launch_sizes
 from gpureduce.core.summation import sum as sum_of
 from gpureduce.errors import CudaError
 
-MEASURES = ("kernel", "apart", "call", "host", "explain", "count")
 MOST_REPEATS = 2**31 - 1
 EVERY = "every strategy"
 _LARGE_BYTES = 2**30
@@ -180,7 +179,7 @@ def _producers(given: Input, peers: Sequence[str]) -> list[str]:
         peer.name
         for peer in libraries.PEERS
         if peer.name in peers
-        and libraries.takes(peer.name, dtype)
+        and dtype not in peer.lacks
         and (device.backend == "cuda" or peer.needs_card)  # without a card, only if it is named
     ]
     return found + ["numpy"] * ("numpy" in peers or not found)
@@ -221,6 +220,7 @@ _MAKERS: dict[str, Callable[[Input, Part], Iterator[Contender]]] = {
     "kernel": _kernels, "apart": _kernels, "call": _calls, "host": _hosts,
     "explain": _explanations, "count": _explanations,
 }  # fmt: skip
+MEASURES = tuple(_MAKERS)
 
 
 def every_strategy(dtype: str, device: str | None) -> list[str]:

@@ -138,11 +138,6 @@ def versions(names: tuple[str, ...]) -> dict[str, str]:
     return {name: str(module.__version__) for name, module in found.items()}
 
 
-def takes(name: str, dtype: str) -> bool:
-    """Whether a library can add up an array of this dtype on a GPU."""
-    return any(peer.add and dtype not in peer.lacks for peer in PEERS if peer.name == name)
-
-
 def takes_host(name: str, dtype: str) -> bool:
     """Whether a library can add up a NumPy array of this dtype."""
     return all(peer.add_host and dtype not in peer.lacks for peer in PEERS if peer.name == name)

@@ -130,20 +130,24 @@ def _axis(text: str) -> int | tuple[int, ...]:
     return numbers if "," in text else numbers[0]
 
 
-# What `gpureduce bench` measures besides strategies, and the options that go with it.
+# What `gpureduce bench` measures besides strategies: its suite, and the options that go with it.
+_MODES: dict[str, tuple[Callable[[argparse.Namespace], bench_command.Suite] | None, Sequence[str]]]
 _MODES = {
-    "lecture": ("record", "device", "repeats", "force"),
-    "axis": ("sizes", "dtypes", "parts", "device", "repeats", "output", "force", "json"),
-    "scan": ("sizes", "dtypes", "device", "repeats", "output", "force", "json"),
-    "segments": ("sizes", "dtypes", "device", "repeats", "output", "force", "json", "cub"),
-    "torch": ("sizes", "device", "repeats", "output", "force", "json"),
-    "devices": ("sizes", "dtypes", "strategies", "repeats", "json", "output", "force"),
-}
+    "lecture": (None, ("record", "device", "repeats", "force")),
+    "axis": (axis.suite,
+             ("sizes", "dtypes", "parts", "device", "repeats", "output", "force", "json")),
+    "scan": (scan.suite, ("sizes", "dtypes", "device", "repeats", "output", "force", "json")),
+    "segments": (bench_segments.suite,
+                 ("sizes", "dtypes", "device", "repeats", "output", "force", "json", "cub")),
+    "torch": (speed.suite, ("sizes", "device", "repeats", "output", "force", "json")),
+    "devices": (several_devices.suite,
+                ("sizes", "dtypes", "strategies", "repeats", "json", "output", "force")),
+}  # fmt: skip
 
 
 def _check_options(arguments: argparse.Namespace, mode: str) -> None:
     """Raises for an option that a mode of ``gpureduce bench`` does not take."""
-    usual, taken = vars(_parser().parse_args(["bench"])), _MODES[mode]
+    usual, taken = vars(_parser().parse_args(["bench"])), _MODES[mode][1]
     for name, value in vars(arguments).items():
         if name not in (mode, *taken) and name in usual and value != usual[name]:
             takes = [f"--{option}" for option in taken]
@@ -154,9 +158,9 @@ def _check_options(arguments: argparse.Namespace, mode: str) -> None:
 
 
 def _command_bench(arguments: argparse.Namespace) -> None:
-    for mode in _MODES:
-        if getattr(arguments, mode) not in (None, False):
-            _check_options(arguments, mode)
+    modes = [mode for mode in _MODES if getattr(arguments, mode) not in (None, False)]
+    for mode in modes:
+        _check_options(arguments, mode)
     for n in arguments.sizes or ():
         whole("sizes", n, 1, 2**63 - 1)
     files = kernel_paths(arguments.strategies or ())
@@ -166,16 +170,9 @@ def _command_bench(arguments: argparse.Namespace) -> None:
     for option, mode in (("parts", "axis"), ("cub", "segments")):
         if getattr(arguments, option) and not getattr(arguments, mode):
             raise ValueError(f"--{option} is for --{mode}")
-    if arguments.axis:
-        bench_command.run("axis", axis.suite, arguments)
-    elif arguments.scan:
-        bench_command.run("scan", scan.suite, arguments)
-    elif arguments.segments:
-        bench_command.run("segments", bench_segments.suite, arguments)
-    elif arguments.torch:
-        bench_command.run("torch", speed.suite, arguments)
-    elif arguments.devices is not None:
-        bench_command.run("devices", several_devices.suite, arguments)
+    suite = _MODES[modes[0]][0] if modes else None
+    if suite:
+        bench_command.run(modes[0], suite, arguments)
     elif arguments.lecture or arguments.record:
         lectures.command(arguments)
     elif options.names_nothing(arguments):
