@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from gpureduce.bench import libraries
 from gpureduce.bench.clocks import Run, of_calls
-from gpureduce.bench.runner import Contender, Latest
+from gpureduce.bench.runner import Contender
 from gpureduce.core import arrays, device_array, devices
 from gpureduce.core.dtypes import named
 from gpureduce.core.summation import sum as sum_of
@@ -49,48 +48,30 @@ class Pattern:
             raise ArithmeticError(f"{name} of {parts} parts gave {value}, and {right} is right")
 
 
-class Maker:
-    """Makes the parts: by PyTorch or CuPy on GPUs, in the emulator's own memory otherwise."""
+def on_devices(pattern: Pattern, found: Sequence[devices.Device], library: str) -> list[Any]:
+    """An array on each device: of PyTorch, of CuPy, or in the emulator's own memory without one."""
+    made = [_on_device(pattern, device, library) for device in found]
+    for device in found:  # waits for the copies to the cards
+        if library == "torch":
+            load_other("torch").cuda.synchronize(device.index)
+        elif library == "cupy":
+            load_other("cupy").cuda.Device(device.index).synchronize()
+    return made
 
-    def __init__(self, found: list[devices.Device]) -> None:
-        self.found = found
-        self.emulated = found[0].backend == "emulator"
-        self.library = "" if self.emulated else self._installed()
-        self.parts = Latest(self._make, lambda: libraries.free((self.library,)))
 
-    @staticmethod
-    def _installed() -> str:
-        here = libraries.installed(("all",))
-        for name in ("torch", "cupy"):
-            if name in here:
-                return name
-        raise ValueError(
-            "--devices needs PyTorch or CuPy to put the parts on the GPUs: install one of them"
-        )
-
-    def _make(self, pattern: Pattern) -> list[Any]:
-        """An array on each device."""
-        made = [self._put(pattern, device) for device in self.found]
-        for device in self.found:  # waits for the copies to the cards
-            if self.library == "torch":
-                load_other("torch").cuda.synchronize(device.index)
-            elif self.library == "cupy":
-                load_other("cupy").cuda.Device(device.index).synchronize()
-        return made
-
-    def _put(self, pattern: Pattern, device: devices.Device) -> Any:
-        if self.library == "torch":
-            base = load_other("torch").from_numpy(pattern.base)
-            return base.to(f"cuda:{device.index}").repeat(pattern.count)
-        if self.library == "cupy":
-            cupy = load_other("cupy")
-            with cupy.cuda.Device(device.index):
-                return cupy.tile(cupy.asarray(pattern.base), pattern.count)
-        array = pattern.array()
-        made = device_array.empty(devices.emulator(), array.shape, pattern.dtype, device.index, 1)
-        address = made.__cuda_array_interface__["data"][0]
-        ctypes.memmove(address, array.ctypes.data, array.nbytes)
-        return made
+def _on_device(pattern: Pattern, device: devices.Device, library: str) -> Any:
+    if library == "torch":
+        base = load_other("torch").from_numpy(pattern.base)
+        return base.to(f"cuda:{device.index}").repeat(pattern.count)
+    if library == "cupy":
+        cupy = load_other("cupy")
+        with cupy.cuda.Device(device.index):
+            return cupy.tile(cupy.asarray(pattern.base), pattern.count)
+    array = pattern.array()
+    made = device_array.empty(devices.emulator(), array.shape, pattern.dtype, device.index, 1)
+    address = made.__cuda_array_interface__["data"][0]
+    ctypes.memmove(address, array.ctypes.data, array.nbytes)
+    return made
 
 
 def _others(library: str, parts: list[Any]) -> dict[str, Run]:
@@ -130,19 +111,16 @@ def _ours(name: str, call: Run, **fields: Any) -> Contender:
     return Contender(name, of_calls(value), value, {"source": "perf_counter", **fields})
 
 
-def of_parts(
-    maker: Maker, pattern: Pattern, count: int, strategies: Sequence[str]
-) -> Iterator[Contender]:
-    """Sums of parts on the first `count` devices."""
-    some = maker.parts(pattern)[:count]
-    device = "emulator" if maker.emulated else None
+def of_parts(library: str, parts: list[Any], strategies: Sequence[str]) -> Iterator[Contender]:
+    """Sums of parts, each on a device of its own."""
+    device = None if library else "emulator"
     for name in strategies:
-        yield _ours(name, functools.partial(sum_parts, some, name, device=device, timing=False))
-    for name, call in _others(maker.library, some).items():
+        yield _ours(name, functools.partial(sum_parts, parts, name, device=device, timing=False))
+    for name, call in _others(library, parts).items():
         yield Contender(name, of_calls(call), call, {"source": "perf_counter"})
 
 
-def of_host(found: list[devices.Device], array: Any) -> Iterator[Contender]:
+def of_host(found: Sequence[devices.Device], array: Any) -> Iterator[Contender]:
     """A host array by the processors, by one GPU, by all, and by processors and GPUs."""
     names = [device.id for device in found]
     together = f"{len(names)} devices" if len(names) > 1 else names[0]

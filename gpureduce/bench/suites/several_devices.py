@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 
 from gpureduce.bench import libraries, render
 from gpureduce.bench.command import Suite
-from gpureduce.bench.contenders.parts import Maker, Pattern, of_host, of_parts
+from gpureduce.bench.contenders.parts import Pattern, of_host, of_parts, on_devices
 from gpureduce.bench.ratios import GIB, KIB, MIB
 from gpureduce.bench.render import BYTES, GB_S, Cell, as_table, listing, of
 from gpureduce.bench.runner import ROUNDS, Contender, Group, Latest, Row, Turns
@@ -44,11 +44,16 @@ def counts(most: int) -> list[int]:
 
 
 def groups(
-    found: list[devices.Device], nbytes: Sequence[int], dtypes: Sequence[str],
+    found: Sequence[devices.Device], library: str, nbytes: Sequence[int], dtypes: Sequence[str],
     strategies: Sequence[str], repeats: int,
 ) -> Iterator[Group]:  # fmt: skip
-    """Sums on 1, 2, ... of the devices. `nbytes` are the bytes per device."""
-    maker, array = Maker(found), Latest(Pattern.array)
+    """Sums on 1, 2, ... of the devices. `nbytes` are the bytes per device.
+
+    `library` makes the parts on GPUs. Without one, the devices are emulated.
+    """
+    array = Latest(Pattern.array)
+    parts_of = Latest(lambda pattern: on_devices(pattern, found, library),
+                      lambda: libraries.free((library,)))  # fmt: skip
 
     def group(measure: str, pattern: Pattern, parts: int, repeats: int = repeats) -> Group:
         case = {"measure": measure, "dtype": pattern.dtype, "n": parts * pattern.n,
@@ -57,13 +62,13 @@ def groups(
         def contenders() -> Iterator[Contender]:
             if measure == "host":
                 return of_host(found, array(pattern))
-            return of_parts(maker, pattern, parts, strategies)
+            return of_parts(library, parts_of(pattern)[:parts], strategies)
 
         name = f"{measure} {pattern.dtype} {size_text(pattern.nbytes)} x {parts}"
         check = functools.partial(pattern.check, parts=parts)
         return Group(name, case, contenders, Turns(repeats), check)
 
-    usual = _EMULATED if maker.emulated else _ON_CARD
+    usual, host = (_ON_CARD, _HOST_ON_CARD) if library else (_EMULATED, _HOST_EMULATED)
     fitting = [n for n in usual if all(n < 0.8 * device.memory_bytes for device in found)]
     jobs = [("call", dtype, _SMALL * named(dtype).itemsize) for dtype in dtypes]
     jobs += [("parts", dtype, size) for dtype in dtypes for size in nbytes or fitting]
@@ -71,7 +76,7 @@ def groups(
         pattern = Pattern(dtype, size)
         yield from (group(measure, pattern, count) for count in counts(len(found)))
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    for size in _HOST_EMULATED if maker.emulated else _HOST_ON_CARD:
+    for size in host:
         if size <= memory // 4:
             yield group("host", Pattern(dtypes[0], size), 1,
                         repeats if size < _LARGE_HOST else ROUNDS)  # fmt: skip
@@ -135,9 +140,13 @@ def suite(arguments: argparse.Namespace) -> Suite:
     nbytes = [n * named(dtypes[0]).itemsize for n in arguments.sizes or ()]
     found = devices_of(arguments.devices)
     strategies, repeats = arguments.strategies or _STRATEGIES, arguments.repeats or _REPEATS
-    here = libraries.installed(("all",)) if found[0].backend == "cuda" else ()
-    return Suite(
-        "devices", found[0], list(groups(found, nbytes, dtypes, strategies, repeats)), as_text,
-        peers=tuple(name for name in here if name in ("torch", "cupy")),
-        more={"cards": [device.name for device in found]}, finish=scaled,
-    )  # fmt: skip
+    peers = ("torch", "cupy") if found[0].backend == "cuda" else ()
+    here = [name for name in libraries.installed(("all",)) if name in peers]
+    if peers and not here:
+        raise ValueError(
+            "--devices needs PyTorch or CuPy to put the parts on the GPUs: install one of them"
+        )
+    library = min(here, key=peers.index, default="")
+    chosen = groups(found, library, nbytes, dtypes, strategies, repeats)
+    more = {"cards": [device.name for device in found]}
+    return Suite("devices", found[0], list(chosen), as_text, tuple(here), more, scaled)
