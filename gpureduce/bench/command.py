@@ -57,10 +57,11 @@ def run(
     suite_of: Callable[[argparse.Namespace], Suite],
     arguments: argparse.Namespace,
     page: Callable[[Row], str] | None = None,
+    option: str = "--output",
 ) -> None:
     """Measures a suite, writes its record if asked to, and prints it. `page` makes it HTML."""
     suffixes = [".html"] * bool(page) + [".json"] + [".csv"] * (kind == "bench")
-    target = output_of(arguments, kind, suffixes)
+    target = output_of(arguments, kind, suffixes, option)
     suite = suite_of(arguments)
     kept = target if target and target.suffix != ".html" else None
     made = measured(suite, kept, progress())
@@ -95,11 +96,12 @@ def write(path: Path, made: Row) -> None:
 
 
 def output_of(
-    arguments: argparse.Namespace, kind: str, suffixes: Sequence[str] = (".json",)
-) -> Path | None:
+    arguments: argparse.Namespace, kind: str, suffixes: Sequence[str] = (".json",),
+    option: str = "--output",
+) -> Path | None:  # fmt: skip
     """The file to write a record of this kind to, checked before anything is measured."""
     return output_files.checked(
-        arguments.output, "--output", kind, suffixes,
+        arguments.output, option, kind, suffixes,
         inputs=arguments.inputs, force=arguments.force, head=as_csv([]),
     )  # fmt: skip
 

@@ -32,7 +32,6 @@ from gpureduce.bench import command, record
 from gpureduce.bench.benchmark import Maker, Part
 from gpureduce.bench.clocks import Run, of_thread
 from gpureduce.bench.contenders.arrays import rotation
-from gpureduce.bench.progress import progress
 from gpureduce.bench.ratios import MIB, by_case
 from gpureduce.bench.render import Pivot, of
 from gpureduce.bench.runner import Contender, Group, Row, Turns
@@ -247,6 +246,18 @@ def markdown(record: Row) -> str:
     return _thread_markdown(record) if on_thread else _card_markdown(record)
 
 
+def suite(options: argparse.Namespace) -> command.Suite:
+    """The suite of the options."""
+    if options.cub_reproducible and not options.cub_reproducible.is_file():
+        raise FileNotFoundError(f"there is no library {options.cub_reproducible}")
+    if options.cpu:
+        more = {"load_average": round(os.getloadavg()[0], 1)}  # load by other programs
+        groups = list(on_thread(3 * options.rounds))
+        return command.Suite("exact", None, groups, markdown, more=more)
+    device = devices.choose_device(options.device)
+    return command.Suite("exact", device, list(on_device(device, options)), markdown)
+
+
 def main() -> int:
     """Measure and print, and write a record if one is asked for.
 
@@ -268,23 +279,8 @@ def main() -> int:
     parser.add_argument("--device")
     parser.add_argument("--cub-reproducible", type=Path, metavar="LIBRARY")
     parser.add_argument("--cpu", action="store_true", help="only the CPU, one thread")
-    parser.add_argument("--record", metavar="FILE.json")
+    parser.add_argument("--record", metavar="FILE.json", dest="output")
     parser.add_argument("--force", **output_files.FORCE)
-    options = parser.parse_args()
-    target = output_files.checked(
-        options.record, "--record", "exact", (".json",), force=options.force
-    )
-    if options.cub_reproducible and not options.cub_reproducible.is_file():
-        raise FileNotFoundError(f"there is no library {options.cub_reproducible}")
-    if options.cpu:
-        more = {"load_average": round(os.getloadavg()[0], 1)}  # load by other programs
-        groups = list(on_thread(3 * options.rounds))
-        suite = command.Suite("exact", None, groups, markdown, more=more)
-    else:
-        device = devices.choose_device(options.device)
-        suite = command.Suite("exact", device, list(on_device(device, options)), markdown)
-    made = command.measured(suite, target, progress())
-    if target:
-        command.write(target, made)
-    print(markdown(made))
+    parser.set_defaults(inputs=(), json=False)
+    command.run("exact", suite, parser.parse_args(), option="--record")
     return 0
