@@ -1,24 +1,10 @@
 """Benchmarks strategies and other libraries side by side.
 
-Measures:
-
-``kernel``
-    Only the launches: no Python, no copies, no transfer of the result. On a GPU, a CUDA graph of
-    many sums is replayed between two events; on the emulator, the clock is read. Several copies of
-    the input are read in turn, so that it does not stay in the L2 cache (``cold``). On the emulator
-    and for very small inputs it does stay there (``warm``). Kernels that can overlap do so.
-``apart``
-    Like ``kernel``, but sums do not overlap: a word is written between any two. The time of the
-    writes alone is subtracted. Strategies without launches are left out.
-``call``
-    From an array of a library, on a GPU or (NumPy's) in host memory, to a Python number.
-``host``
-    From a NumPy array to a number, with all copies. With PyTorch and a GPU, four references for
-    sums on the GPU are measured, too: a copy from pinned memory, `fast` of a pinned array, and the
-    write to pinned memory, without and with a copy to the GPU.
-``explain``, ``count``
-    A call of `gpureduce.explain`. ``explain`` counts sampled blocks, ``count`` runs every block.
-    Both use one processor.
+`benchmark` lists the measures. On a GPU, kernels are timed as a CUDA graph of many sums, replayed
+between two events. Several copies of the input are read in turn, so that it does not stay in the L2
+cache (``cold``). On the emulator and for very small inputs it does stay there (``warm``). For
+``apart``, the time of the writes alone is subtracted. For ``host``, PyTorch and a GPU, `LIMITS` of
+arrays.py are measured, too. ``explain`` and ``count`` use one processor.
 
 Contenders alternate, several times, so that clock drift and other load affect all of them equally.
 Launches on arrays of 1 GiB and more are measured one contender after the other: each round copies

@@ -11,12 +11,14 @@ from gpureduce.bench.runner import Row
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 
 
-def by_case(rows: Iterable[Row], fields: Iterable[str]) -> dict[tuple[Any, ...], dict[str, Row]]:
-    """The rows of each case, by contender. Cases differ in the fields."""
-    fields, found = tuple(fields), dict[tuple[Any, ...], dict[str, Row]]()
+def by_case(
+    rows: Iterable[Row], fields: Iterable[str], column: str = "strategy"
+) -> dict[tuple[Any, ...], dict[Any, Row]]:
+    """The rows of each case, by contender or another `column`. Cases differ in the fields."""
+    fields, found = tuple(fields), dict[tuple[Any, ...], dict[Any, Row]]()
     for row in rows:
         case = tuple(row.get(name) for name in fields)
-        found.setdefault(case, {})[row["strategy"]] = row
+        found.setdefault(case, {})[row[column]] = row
     return found
 
 

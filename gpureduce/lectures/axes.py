@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpureduce.bench import record as records
-from gpureduce.bench.render import Pivot, of
+from gpureduce.bench.ratios import by_case
+from gpureduce.bench.render import Cell, Pivot, of
 from gpureduce.bench.runner import Row
 from gpureduce.bench.suites import axis as by_axis
 from gpureduce.emulator.explain import Explanation, explain
@@ -29,10 +30,9 @@ def _shapes_of(record: Row, name: str) -> list[Row]:
 
 def both_axes(record: Row, name: str) -> dict[tuple[int, int], tuple[float, float]]:
     """The milliseconds of a call along axis 0 and axis 1, by rows and columns; float32."""
-    found: dict[tuple[int, int], dict[int, float]] = {}
-    for row in _shapes_of(record, name):
-        found.setdefault((row["rows"], row["columns"]), {})[row["axis"]] = row["median_us"] / 1e3
-    return {shape: (ms[0], ms[1]) for shape, ms in found.items() if len(ms) == 2}
+    found = by_case(_shapes_of(record, name), ("rows", "columns"), "axis")
+    return {(rows, columns): (by[0]["median_us"] / 1e3, by[1]["median_us"] / 1e3)
+            for (rows, columns), by in found.items() if len(by) == 2}  # fmt: skip
 
 
 def slower_axis(record: Row, names: Sequence[str]) -> Table:
@@ -100,11 +100,8 @@ def counted(names: Sequence[str], shape: tuple[int, int]) -> dict[str, Explanati
     return found
 
 
-_RUNGS = Pivot(
-    {"": of("strategy")},
-    of("gb_s", ",.0f"),
-    lambda row: f"{row['rows']:,} x {row['columns']:,}, axis {row['axis']}",
-)
+SHAPE: Cell = "{0[rows]:,} x {0[columns]:,}, axis {0[axis]}".format
+_RUNGS = Pivot({"": of("strategy")}, of("gb_s", ",.0f"), SHAPE)
 
 
 def rungs(record: Row) -> Table:
@@ -118,13 +115,11 @@ def rungs(record: Row) -> Table:
 
 def chosen(record: Row) -> Table:
     """The kernel that `fast` takes, by columns and axis."""
-    kernels: dict[int, dict[int, str]] = {0: {}, 1: {}}
-    for row in _shapes_of(record, "fast"):
-        kernels[row["axis"]][row["columns"]] = row["kernel"]
+    found = by_case(_shapes_of(record, "fast"), ("columns",), "axis")
     rows: list[list[str]] = []
-    for columns in sorted(kernels[1]):
-        names = [kernels[1][columns], kernels[0].get(columns, "")]
-        if not rows or rows[-1][1:] != names:
+    for (columns,), by in sorted(found.items()):
+        names = [by[axis]["kernel"] if axis in by else "" for axis in (1, 0)]
+        if 1 in by and (not rows or rows[-1][1:] != names):
             rows.append([f"{columns:,}", *names])
     head = ["from so many columns on", "each row (axis 1)", "each column (axis 0)"]
     return Table("The kernel that fast takes", head, rows, [f"{made_on(record)}."])

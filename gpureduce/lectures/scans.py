@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from gpureduce.bench import record as records
+from gpureduce.bench.render import Pivot, of
 from gpureduce.emulator.explain import explain
+from gpureduce.lectures.axes import SHAPE
 from gpureduce.text import Table
 
 PATH = "data/scan_h200.json"
@@ -63,18 +65,18 @@ def recorded(measure: str = "whole", path: str | Path = PATH) -> Table:
 
     `measure` is "whole" for arrays as one line, with the rungs, or "matrices".
     """
-    title, path, by = "Running sums on a card, in microseconds", Path(path), dict[str, Any]()
+    title, path = "Running sums on a card, in microseconds", Path(path)
     if not path.exists():
         card = path.stem.partition("_")[2].upper()
         return Table(title, ["shape"], [], [f"{card}: not recorded yet."])
     made = records.load(path, "scan")
-    for row in made["rows"]:
-        is_shown = measure == "whole" or row["columns"] in _COLUMNS
-        if row["measure"] == measure and row["dtype"] == "float32" and is_shown:
-            shape = f"{row['rows']:,} x {row['columns']:,}, axis {row['axis']}"
-            case = f"{row['n']:,}" if measure == "whole" else shape
-            by.setdefault(case, {})[row["strategy"]] = f"{row['median_us']:,.0f}"
-    names = list(dict.fromkeys(name for of in by.values() for name in of))
-    rows = [[case, *(of.get(name, "") for name in names)] for case, of in by.items()]
+    shown = [
+        row
+        for row in made["rows"]
+        if row["measure"] == measure and row["dtype"] == "float32"
+        and (measure == "whole" or row["columns"] in _COLUMNS)
+    ]  # fmt: skip
+    head = of("n", ",") if measure == "whole" else SHAPE
+    lines = Pivot({"shape": head}, of("median_us", ",.0f")).lines(shown)
     note = f"{made['card']}: driver {made['driver']}, {made['date']}."
-    return Table(title, ["shape", *names], rows, [note])
+    return Table(title, *lines, [note])

@@ -17,6 +17,7 @@ from gpureduce.bench.contenders import matrices
 from gpureduce.bench.contenders.arrays import array_of
 from gpureduce.bench.contenders.matrices import CUB, JAX, USUAL, Case
 from gpureduce.bench.contenders.places import Place, place_of
+from gpureduce.bench.ratios import by_case
 from gpureduce.bench.render import GB_S, US, By, Cell, Pivot, as_table, of, quickest, ratio
 from gpureduce.bench.runner import Contender, Group, Latest, Row, Turns, one_by_one
 from gpureduce.core.dtypes import is_here, named
@@ -162,11 +163,11 @@ def of_part(rows: Sequence[Row], part: str) -> list[Row]:
 
 def speeds(rows: Sequence[Row], axis: int) -> dict[str, dict[int, float]]:
     """GB/s of float32 matrices of all shapes along an axis, by name and by columns."""
-    found: dict[str, dict[int, float]] = {}
-    for row in of_part(rows, "shapes"):
-        if row["axis"] == axis and row["dtype"] == "float32":
-            found.setdefault(row["strategy"], {})[row["columns"]] = row["gb_s"]
-    return found
+    shown = (
+        row for row in of_part(rows, "shapes") if (row["axis"], row["dtype"]) == (axis, "float32")
+    )
+    return {name: {columns: row["gb_s"] for columns, row in by.items()}
+            for (name,), by in by_case(shown, ("strategy",), "columns").items()}  # fmt: skip
 
 
 def copy_gb_s(rows: Sequence[Row], dtype: str = "float32") -> float | None:

@@ -222,18 +222,14 @@ def _call_table(rows: Sequence[Row]) -> str:
 def _named_table(rows: Sequence[Row]) -> str:
     """The calls of every strategy by name."""
     found = _calls(rows, by_name=True)
-    times: dict[tuple[object, ...], list[str]] = {}
+    point = ("strategy", "producer", "n")
+    times = by_case(found, point, "way")
 
-    def of_point(row: Row) -> list[str]:
-        return times.setdefault((row["strategy"], row["producer"], row["n"]), [])
+    def cell(row: Row) -> str:
+        by = times[tuple(row[name] for name in point)]
+        return ", ".join(f"{by[way]['median_us']:.1f}" for way in WAYS if way in by)
 
-    for row in sorted(found, key=lambda row: list(WAYS).index(row["way"])):
-        of_point(row).append(f"{row['median_us']:.1f}")
-    pivot = Pivot(
-        {"strategy": _NAME},
-        lambda row: ", ".join(of_point(row)),
-        lambda row: f"{row['producer']}, n = {row['n']}",
-    )
+    pivot = Pivot({"strategy": _NAME}, cell, "{0[producer]}, n = {0[n]}".format)
     text = "**Calls by name**, in us: first the default, then with `timing=False`.\n\n"
     return text + markdown_table(*pivot.lines(found)) if found else ""
 
