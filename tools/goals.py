@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from gpureduce.bench import record as records
-from gpureduce.bench.contenders import scans
 from gpureduce.bench.contenders.arrays import LIMITS, OF_PINNED, PINNED_COPY, WRITTEN, WRITTEN_COPY
 from gpureduce.bench.ratios import GIB, KIB, MIB, by_case, mean, misaligned, ratios
-from gpureduce.bench.suites import exact, segments
+from gpureduce.bench.suites import exact, scan, segments
 from gpureduce.core import json_files
 from gpureduce.text import size_text
 
@@ -321,8 +320,8 @@ _OF_SCAN = [
         Goal(measure, ours, (theirs,), least)
         for measure in _ALONG_ROWS
         for ours, theirs, least in (
-            ("fast", scans.COPY, 0.85), ("fast", scans.CUB, 1.0), ("fast", "torch", 1.0),
-            (scans.TWO_THREADS, scans.ONE_THREAD, 1.6),
+            ("fast", scan.COPY, 0.85), ("fast", scan.CUB, 1.0), ("fast", "torch", 1.0),
+            (scan.TWO_THREADS, scan.ONE_THREAD, 1.6),
         )
     ),
     *(
@@ -330,8 +329,8 @@ _OF_SCAN = [
         for measure in _ALONG_ROWS
         for dtype, least in (("float32", 0.8), ("float64", 0.5))
     ),
-    *(Goal(name, scans.ONE_THREAD, ("NumPy",), 0.7, on) for name, on in _ALONG_ROWS.items()),
-    Goal("matrices", scans.ONE_THREAD, ("NumPy",), 1.0, lambda row: row["axis"] == 0),
+    *(Goal(name, scan.ONE_THREAD, ("NumPy",), 0.7, on) for name, on in _ALONG_ROWS.items()),
+    Goal("matrices", scan.ONE_THREAD, ("NumPy",), 1.0, lambda row: row["axis"] == 0),
     Goal("unproven", "exact", ("fast",), 1 / 20),
     *(
         Goal("windows", f"exact {name}", (f"{library} {name}",), 1.0)

@@ -17,9 +17,9 @@ from typing import Any
 from gpureduce.bench import render
 from gpureduce.bench.command import REPEATS, Suite
 from gpureduce.bench.contenders.places import Place, close_to_first, place_of, unable
-from gpureduce.bench.contenders.segments import deterministic
 from gpureduce.bench.render import Pivot, as_table, of, ratio
 from gpureduce.bench.runner import Contender, Group, Row, one_by_one
+from gpureduce.bench.suites.segments import deterministic
 from gpureduce.core.dtypes import named
 from gpureduce.lazy_import import load, load_other
 

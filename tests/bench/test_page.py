@@ -10,7 +10,6 @@ import pytest
 
 from gpureduce.bench import command, libraries, options, record
 from gpureduce.bench.suites import page
-from gpureduce.bench.svg_bars import svg_bars
 from gpureduce.cli import main
 
 SMALL = page.Sizes(4096, (4, 400), (4096,), (1024, 4096))
@@ -89,13 +88,6 @@ def test_the_page_of_a_card(emulated):
     assert "`gpureduce tune` would gain nothing here." in page.as_text(made)
 
 
-def test_the_parts_of_each_kind():
-    card = page.parts("cuda", 3)
-    assert [part.measure for part in card] == ["apart", "call", "call", "host"]
-    assert libraries.LOAD_ONLY in card[0].peers and not card[1].strategies
-    assert all(part.repeats == 3 for part in card)
-
-
 def test_forms(tmp_path, capsys):
     bench = ["bench", "--device", "emulator", "--repeats", "1"]
     assert main.main([*bench, "--output", str(tmp_path / "page.html")]) == 0
@@ -118,8 +110,3 @@ def test_any_name_asks_for_a_measurement():
         assert not options.names_nothing(types.SimpleNamespace(**nothing | {name: []}))
     for more in ({"scoreboard": True}, {"measure": ["call"]}, {"offset": 1}):
         assert not options.names_nothing(types.SimpleNamespace(**nothing | more))
-
-
-def test_bars():
-    made = svg_bars("a < b", [("fast", 1234.5), ("numpy", 0.5)])
-    assert "a &lt; b" in made and ">1,234<" in made and ">0.50<" in made

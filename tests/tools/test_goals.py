@@ -173,8 +173,8 @@ def of_scan(measure, us, axis=1, window=0, dtype="float32"):
     return timed_rows(case, us)
 
 
-ONE, TWO = goals.scans.ONE_THREAD, goals.scans.TWO_THREADS
-ON_CARD = {"fast": 1.0, "exact": 1.2, "copy": 0.9, goals.scans.CUB: 1.1, "torch": 1.1}
+ONE, TWO = goals.scan.ONE_THREAD, goals.scan.TWO_THREADS
+ON_CARD = {"fast": 1.0, "exact": 1.2, "copy": 0.9, goals.scan.CUB: 1.1, "torch": 1.1}
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,1 @@
-"""The contenders of the suites: what is timed, on which arrays, and by which clock."""
+"""The contenders that several suites have: what is timed, on which arrays, and by which clock."""

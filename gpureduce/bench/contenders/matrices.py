@@ -258,7 +258,12 @@ def copy(place: Place, _: Any, base: Any) -> Iterator[Contender]:
 
 
 Maker = Callable[[Place, Case, Any], Iterator[Contender]]
-CONTENDERS: dict[str, Maker] = {
+_OF: dict[str, Maker] = {
     "shapes": _of_shape, "middle": _of_shape, "rungs": _of_rungs, "patterns": _of_shape,
     "small": _of_small, "hard": _of_hard, "calls": _of_calls, "statistics": _of_statistics,
 }  # fmt: skip
+
+
+def contenders(place: Place, case: Case, base: Any) -> Iterator[Contender]:
+    """The contenders of a case, whose matrix is in `base`."""
+    return _OF[case.measure](place, case, base)

@@ -120,7 +120,7 @@ def cases(n: int, dtypes: Sequence[str], parts: Sequence[str] = PARTS) -> list[C
 
 def groups(
     place: Place, chosen: Sequence[Case], repeats: int,
-    makers: Mapping[str, matrices.Maker] = matrices.CONTENDERS,
+    maker: matrices.Maker = matrices.contenders,
     comparison: Callable[[Case], Callable[[str, Any], None]] = lambda case: lambda *_: None,
 ) -> Iterator[Group]:  # fmt: skip
     """A group for each case, and for a copy of each dtype on a card."""
@@ -150,7 +150,7 @@ def groups(
         fields = vars(case)
         if isinstance(case.axis, tuple):
             fields = fields | {"axis": ", ".join(map(str, case.axis))}
-        yield group(case, fields, turns, makers[case.measure])
+        yield group(case, fields, turns, maker)
 
 
 # --- the record as text ------------------------------------------------------------------------
