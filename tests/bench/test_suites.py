@@ -155,32 +155,47 @@ def test_cases_of_axes_are_in_order_and_fit():
     assert not axis.cases(10, ("float32",), ["small", "calls"])
 
 
-def two_sum(total, x):
-    after = total + x
-    part = after - total
-    return after, (total - (after - part)) + (x - part)
+def sums_with_bounds(terms, numbers=3):
+    """After each term: the sums in 2 or 3 numbers, and the bound of csrc/exact/proven.h."""
+
+    def two_sum(total, x):
+        after = total + x
+        part = after - total
+        return after, (total - (after - part)) + (x - part)
+
+    total, rest, tail, bound = np.zeros((4, terms.shape[1]))
+    for x in terms.astype(np.float64):
+        total, error = two_sum(total, x)
+        if numbers == 3:
+            rest, error = two_sum(rest, error)
+            tail = tail + error
+        else:
+            rest = rest + error
+        bound = bound + abs(error)
+        yield abs(total + rest + tail), 4 * len(terms) * 2.0**-52 * bound
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(("shape", "axis"), [((300, 16), 1), ((9, 1001), 1), ((64, 64), 0)])
 def test_every_sum_of_a_hard_matrix_is_zero_and_not_proven(shape, axis, dtype):
-    """The bound of csrc/exact/proven.h, computed from the elements in their order."""
     matrix = matrices.hard_matrix(matrices.Case(*shape, axis, dtype, measure="hard"))
     assert matrix.shape == shape and matrix.dtype == dtype
     assert not gpureduce.sum(matrix, "exact", axis=axis).value.any()
-    terms = matrix.astype(np.float64) if axis == 0 else matrix.T.astype(np.float64)
     for numbers in (2, 3):
-        total, rest, tail, bound = np.zeros((4, terms.shape[1]))
-        for x in terms:
-            total, error = two_sum(total, x)
-            if numbers == 3:
-                rest, error = two_sum(rest, error)
-                tail = tail + error
-            else:
-                rest = rest + error
-            bound = bound + abs(error)
-        uncertain = 4 * len(terms) * 2.0**-52 * bound
-        assert (uncertain > abs(total + rest + tail) / 4).all()
+        *_, (sums, uncertain) = sums_with_bounds(np.moveaxis(matrix, axis, 0), numbers)
+        assert (uncertain > sums / 4).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("shape", "axis"), [((3, 3000), 1), ((1500, 4), 0)])
+def test_hardly_any_running_sum_of_unproven_data_is_proven(shape, axis, dtype):
+    matrix = scan.unproven(matrices.Case(*shape, axis, dtype, measure="unproven"))
+    assert matrix.shape == shape and matrix.dtype == dtype and np.isfinite(matrix).all()
+    proven = 0
+    for sums, uncertain in sums_with_bounds(np.moveaxis(matrix, axis, 0)):
+        last_place = np.spacing(sums.astype(dtype)).astype(np.float64)
+        proven += np.count_nonzero(uncertain < last_place)
+    assert proven < 0.05 * matrix.size
 
 
 def test_cases_of_running_sums():
@@ -193,26 +208,6 @@ def test_cases_of_running_sums():
     assert {c.axis for c in of["unproven"]} == {0, 1} and not of["windows"]
     windows = [c.window for c in scan.cases(5000, ("float64",), on_processors=True) if c.window]
     assert windows == [3, 100]
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(("shape", "axis"), [((3, 3000), 1), ((1500, 4), 0)])
-def test_hardly_any_running_sum_of_unproven_data_is_proven(shape, axis, dtype):
-    """The bound of csrc/exact/proven.h after each element."""
-    case = matrices.Case(*shape, axis, dtype, measure="unproven")
-    matrix = scan.unproven(case)
-    assert matrix.shape == shape and matrix.dtype == dtype and np.isfinite(matrix).all()
-    terms = np.moveaxis(matrix.astype(np.float64), axis, 0)
-    total, rest, tail, bound = np.zeros((4, terms.shape[1]))
-    proven = 0
-    for x in terms:
-        total, error = two_sum(total, x)
-        rest, error = two_sum(rest, error)
-        tail, bound = tail + error, bound + abs(error)
-        uncertain = 4 * len(terms) * 2.0**-52 * bound
-        last_place = np.spacing(abs(total + rest + tail).astype(dtype)).astype(np.float64)
-        proven += np.count_nonzero(uncertain < last_place)
-    assert proven < 0.05 * matrix.size
 
 
 def test_cases_of_segments_cover_the_table_and_what_differs_from_it():

@@ -292,26 +292,24 @@ def _of_numpy(of: Given) -> dict[str, Run]:
 
 def _others(
     place: Place, case: Case, of: Given, cub: Path | None
-) -> dict[str, Callable[[], dict[str, Run]]]:
-    """By library, the function that makes its calls."""
-    found: dict[str, Callable[[], dict[str, Run]]] = {}
+) -> Iterator[tuple[str, Callable[[], dict[str, Run]]]]:
+    """Each library, with the function that makes its calls."""
     if "numpy" in place.names:
-        found["numpy"] = lambda: _of_numpy(of)
+        yield "numpy", lambda: _of_numpy(of)
     if "torch" in place.names:
         torch = load_other("torch")
         put = functools.partial(libraries.torch_tensor, torch)
-        found["torch"] = lambda: _of_torch(torch, of if place.card else of.put(put))
+        yield "torch", lambda: _of_torch(torch, of if place.card else of.put(put))
     if cub and place.card:
         theirs = _Cub(place.torch, of, case, cub)
-        found |= {"CUB": theirs.sums, "limit": theirs.limit}
+        yield from (("CUB", theirs.sums), ("limit", theirs.limit))
     # Both add 16-bit floats by compare-and-swap: sorted ids, which meet at few addresses, take them
     # a minute and more.
     is_endless = case.dtype in ("float16", "bfloat16") and of.offsets is not None
     if "cupy" in place.names and case.dtype not in ("bfloat16", "int64") and not is_endless:
-        found["cupy"] = lambda: _of_cupy(place, of)
+        yield "cupy", lambda: _of_cupy(place, of)
     if "jax" in place.names and case.dtype not in ("float64", "int64") and not is_endless:
-        found["jax"] = lambda: _of_jax(of, case.segments)
-    return found
+        yield "jax", lambda: _of_jax(of, case.segments)
 
 
 def contenders(place: Place, case: Case, cub: Path | None) -> Iterator[Contender]:
@@ -319,7 +317,7 @@ def contenders(place: Place, case: Case, cub: Path | None) -> Iterator[Contender
     of = given(case).put(place.put)
     for name, run in _ours(of, case, place.own).items():
         yield place.contender(name, run)
-    for library, make in _others(place, case, of, cub).items():
+    for library, make in _others(place, case, of, cub):
         try:
             runs = make()
         except Exception as error:  # a library that cannot take these arrays
