@@ -286,7 +286,6 @@ class Maker:
             contenders,
             Turns(part.repeats, part.rounds or (1 if in_one else ROUNDS)),
             after=lambda one: {"error_ulps": _error_ulps(one.value(), exact())},
-            free=lambda: libraries.free(tuple(part.peers)),
         )
 
     def groups(self, parts: Iterable[Part]) -> Iterator[Group]:

@@ -102,6 +102,7 @@ NUMPY = Peer(
 )
 # Not a library: a kernel that loads the array and stores one word, the limit of all sums.
 LOAD_ONLY = "load_only"
+_loaded: dict[str, ModuleType] = {}
 NAMES = ("cub", LOAD_ONLY, "numpy", *(peer.name for peer in PEERS))
 
 
@@ -128,7 +129,8 @@ def load(name: str) -> tuple[Peer, ModuleType]:
     peer = next(peer for peer in (*PEERS, NUMPY) if peer.name == name)
     # By default JAX reserves three quarters of the GPU's memory, which the others need.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    return peer, load_other(peer.name)
+    _loaded[name] = load_other(peer.name)
+    return peer, _loaded[name]
 
 
 def versions(names: tuple[str, ...]) -> dict[str, str]:
@@ -143,11 +145,11 @@ def takes_host(name: str, dtype: str) -> bool:
     return all(peer.add_host and dtype not in peer.lacks for peer in PEERS if peer.name == name)
 
 
-def free(names: tuple[str, ...]) -> None:
-    """Frees the memory that the libraries keep."""
+def free() -> None:
+    """Frees the memory that the loaded libraries keep."""
     for peer in PEERS:
-        if peer.name in names:
-            peer.free(load_other(peer.name))
+        if peer.name in _loaded:
+            peer.free(_loaded[peer.name])
 
 
 def is_ours(name: object) -> bool:

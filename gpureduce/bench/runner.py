@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpureduce.bench import libraries
 from gpureduce.bench.clocks import Timed
 from gpureduce.core.dtypes import quietly
 
@@ -62,7 +63,7 @@ class Group:
     """Contenders that alternate on one case, whose fields all of their rows have.
 
     `check` gets the name and the value of each contender before any is timed, and may raise.
-    `after` makes more fields of a row from its contender. `free` is called at the end.
+    `after` makes more fields of a row from its contender.
     """
 
     name: str
@@ -71,14 +72,13 @@ class Group:
     turns: Turns
     check: Callable[[str, Any], None] | None = None
     after: Callable[[Contender], Row] = lambda contender: {}
-    free: Callable[[], None] = lambda: None
 
 
 class Latest:
     """Keeps the latest value of a function, such as a large array. Frees it before the next."""
 
-    def __init__(self, make: Callable[..., Any], free: Callable[[], None] = lambda: None) -> None:
-        self._make, self._free = make, free
+    def __init__(self, make: Callable[..., Any]) -> None:
+        self._make = make
         self._key: tuple[Any, ...] | None = None
         self._value: Any = None
 
@@ -86,7 +86,6 @@ class Latest:
         """The value for these arguments."""
         if key != self._key:
             self._key = self._value = None
-            self._free()
             self._value = self._make(*key)
             self._key = key
         return self._value
@@ -160,6 +159,6 @@ def measure(groups: Sequence[Group], progress: Progress | None = None) -> Iterat
         if progress:
             progress(done, len(groups), group.name)
         yield from _rows(group)
-        group.free()
+        libraries.free()
     if progress:
         progress(len(groups), len(groups), "")

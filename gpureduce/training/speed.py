@@ -182,7 +182,6 @@ def suite(arguments: argparse.Namespace) -> Suite:
             one_by_one(repeats),
             # PyTorch rounds to bfloat16 at every addition.
             close_to_first(case, case.n * (64 if case.dtype == "bfloat16" else 1), part=_some_rows),
-            free=place.free,
         )
         for case in chosen
     ]

@@ -13,7 +13,6 @@ from gpureduce.bench import libraries
 from gpureduce.bench.clocks import OnCard, Run, of_each
 from gpureduce.bench.runner import Contender
 from gpureduce.core import devices
-from gpureduce.lazy_import import load_other
 
 
 @dataclass(frozen=True)
@@ -88,11 +87,6 @@ class Place:
 
         return call
 
-    def free(self) -> None:
-        """Frees the memory that the libraries keep on a card."""
-        if self.card:
-            libraries.free(tuple(name for name in self.names if name in ("torch", "cupy")))
-
 
 def place_of(
     device: str | None, option: str, elsewhere: Sequence[str], default: str | None = None
@@ -105,7 +99,7 @@ def place_of(
         return Place(device or default, names)
     if "torch" not in names:
         raise ValueError(f"bench {option} on a GPU needs PyTorch, whose events measure the time")
-    torch = load_other("torch")
+    torch = libraries.load("torch")[1]
     return Place(device, names, torch, OnCard(torch))
 
 

@@ -137,7 +137,7 @@ def groups(
         def contenders() -> Iterator[Contender]:
             return of(place, case, base(case.dtype))
 
-        return Group(name, fields, contenders, turns, comparison(case), free=place.free)
+        return Group(name, fields, contenders, turns, comparison(case))
 
     copied: set[str] = set()
     for case in chosen:

@@ -343,7 +343,6 @@ def groups(place: Place, chosen: Sequence[Case], repeats: int, cub: Path | None)
             functools.partial(contenders, place, case, cub),
             one_by_one(repeats),
             comparison(case),
-            free=place.free,
         )
         for case in chosen
         if is_here(case.dtype)

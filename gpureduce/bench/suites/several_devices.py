@@ -33,7 +33,6 @@ from gpureduce.bench.runner import ROUNDS, Contender, Group, Latest, Row, Turns
 from gpureduce.core import arrays, device_array, devices
 from gpureduce.core.dtypes import named
 from gpureduce.core.summation import sum as sum_of
-from gpureduce.lazy_import import load_other
 from gpureduce.several.parts import sum_parts
 from gpureduce.text import size_text
 
@@ -88,18 +87,18 @@ def on_devices(pattern: Pattern, found: Sequence[devices.Device], library: str) 
     made = [_on_device(pattern, device, library) for device in found]
     for device in found:  # waits for the copies to the cards
         if library == "torch":
-            load_other("torch").cuda.synchronize(device.index)
+            libraries.load("torch")[1].cuda.synchronize(device.index)
         elif library == "cupy":
-            load_other("cupy").cuda.Device(device.index).synchronize()
+            libraries.load("cupy")[1].cuda.Device(device.index).synchronize()
     return made
 
 
 def _on_device(pattern: Pattern, device: devices.Device, library: str) -> Any:
     if library == "torch":
-        base = load_other("torch").from_numpy(pattern.base)
+        base = libraries.load("torch")[1].from_numpy(pattern.base)
         return base.to(f"cuda:{device.index}").repeat(pattern.count)
     if library == "cupy":
-        cupy = load_other("cupy")
+        cupy = libraries.load("cupy")[1]
         with cupy.cuda.Device(device.index):
             return cupy.tile(cupy.asarray(pattern.base), pattern.count)
     array = pattern.array()
@@ -123,7 +122,7 @@ def _others(library: str, parts: list[Any]) -> dict[str, Run]:
             return sum(float(one) for one in sums)
 
         return {"cupy": by_cupy}
-    torch = load_other("torch")
+    torch = libraries.load("torch")[1]
 
     def by_torch() -> float:
         return sum(float(one.item()) for one in [part.sum() for part in parts])
@@ -178,8 +177,7 @@ def groups(
     `library` makes the parts on GPUs. Without one, the devices are emulated.
     """
     array = Latest(Pattern.array)
-    parts_of = Latest(lambda pattern: on_devices(pattern, found, library),
-                      lambda: libraries.free((library,)))  # fmt: skip
+    parts_of = Latest(lambda pattern: on_devices(pattern, found, library))
 
     def group(measure: str, pattern: Pattern, parts: int, repeats: int = repeats) -> Group:
         case = {"measure": measure, "dtype": pattern.dtype, "n": parts * pattern.n,
