@@ -135,10 +135,6 @@ class Part:
     data: str = ""
     rounds: int | None = None
 
-    def launches(self) -> Iterator[tuple[int | None, int | None]]:
-        """Each block with each grid."""
-        return itertools.product(self.blocks, self.grids)
-
 
 # --- the contenders of each measure ---------------------------------------------------------------
 
@@ -152,7 +148,9 @@ def _kernels(given: Input, part: Part) -> Iterator[Contender]:
         listed = ", ".join(row.name for row in every)
         raise ValueError(f"measure='apart' times kernels one by one, and {listed} launches none")
     for row in rows:
-        for block, grid in part.launches() if arrays.launches(row) else [(None, None)]:
+        for block, grid in (
+            itertools.product(part.blocks, part.grids) if arrays.launches(row) else [(None, None)]
+        ):
             yield arrays.kernel(given, row, block, grid, apart=apart)
     if libraries.LOAD_ONLY in part.peers and not given.offset:
         yield arrays.kernel(given, "fast", apart=apart, load_only=True)
@@ -198,7 +196,7 @@ def _hosts(given: Input, part: Part) -> Iterator[Contender]:
 
 def _explanations(given: Input, part: Part) -> Iterator[Contender]:
     for name in filter(arrays.launches, part.strategies):
-        for block, grid in part.launches():
+        for block, grid in itertools.product(part.blocks, part.grids):
             yield arrays.explaining(given, name, block, grid, sample=part.measure == "explain")
 
 

@@ -28,14 +28,10 @@ HEAD: dict[str, Any] = {
 }
 
 
-def _git(*arguments: str) -> str | None:
-    """The output of git for the checkout of this package; None outside a checkout."""
-    folder = Path(__file__).resolve().parent
+def output_of(*command: str) -> str | None:
+    """What a command prints; None if it fails or prints nothing."""
     try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True,
-            timeout=30,
-        )  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip() or None
@@ -58,6 +54,7 @@ def provenance(kind: str, device: devices.Device | None = None, schema: int = 1)
     measured device, by default the first GPU.
     """
     device = device or devices.devices()[0]
+    commit = os.environ.get("GPUREDUCE_COMMIT")
     info = devices.build_info()
     return {
         "schema": schema,
@@ -75,6 +72,6 @@ def provenance(kind: str, device: devices.Device | None = None, schema: int = 1)
             "numpy": np.__version__,
         },
         "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
-        "commit": os.environ.get("GPUREDUCE_COMMIT") or _git("rev-parse", "HEAD"),
+        "commit": commit or output_of("git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"),
         "trees": dict(devices.build()["trees"]),
     }

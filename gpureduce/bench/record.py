@@ -7,13 +7,12 @@ with the reason.
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpureduce.bench.provenance import HEAD, provenance
+from gpureduce.bench.provenance import HEAD, output_of, provenance
 from gpureduce.bench.runner import Row
 from gpureduce.core import devices, json_files, output_files
 from gpureduce.core.calibration import Calibration
@@ -78,12 +77,12 @@ def _check(row: Row, at: str, needed: Sequence[str]) -> None:
 
 def clocks() -> dict[str, float]:
     """The first GPU's clocks in MHz and its temperature, from nvidia-smi; {} without it."""
-    command = ["nvidia-smi", f"--query-gpu={','.join(_CLOCKS)}", "--format=csv,noheader,nounits"]
+    asked = f"--query-gpu={','.join(_CLOCKS)}"
+    found = output_of("nvidia-smi", asked, "--format=csv,noheader,nounits") or ""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
-        values = done.stdout.splitlines()[0].split(",")
+        values = found.splitlines()[0].split(",")
         return {name: float(v) for name, v in zip(_CLOCKS, values, strict=True)}
-    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
+    except (ValueError, IndexError):
         return {}
 
 

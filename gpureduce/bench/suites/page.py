@@ -50,12 +50,6 @@ SIZES = {
 }  # fmt: skip
 
 
-def _kind(device: str | None) -> str:
-    """``"cuda"``, ``"emulator"`` if that is named, or ``"cpu"``."""
-    backend = devices.choose_device(device).backend
-    return "cpu" if device is None and backend == "emulator" else backend
-
-
 def parts(kind: str, repeats: int) -> list[Part]:
     """The parts of the page for a kind of device."""
     sizes, ways, every = SIZES[kind], tuple(WAYS), (*_PEERS, "numpy")
@@ -78,7 +72,8 @@ def parts(kind: str, repeats: int) -> list[Part]:
 def suite(arguments: argparse.Namespace) -> Suite:
     """The suite of the command's options: rows like a scoreboard's, gains of tuning, `auto`."""
     device, repeats = arguments.device, arguments.repeats or _REPEATS
-    kind = _kind(device)
+    backend = devices.choose_device(device).backend
+    kind = "cpu" if device is None and backend == "emulator" else backend
 
     def end(made: Row) -> Row:
         """The limit that was measured among the rows is the ceiling."""
