@@ -27,15 +27,15 @@ _ALWAYS: dict[str, Any] = {
     "repeats": int | None,
 }
 _MORE: dict[str, Any] = {
-    **dict.fromkeys(("device", "cache", "producer", "way", "data", "kernel", "ids", "index"), str),
-    **dict.fromkeys(("offset", "rows", "columns", "batches", "segments", "devices", "window"), int),
-    **dict.fromkeys(("table", "skew"), int),
-    "operation": str,
+    **dict.fromkeys(("device", "cache", "producer", "way", "data", "kernel", "ids", "index",
+                     "operation"), str),
+    **dict.fromkeys(("offset", "rows", "columns", "batches", "segments", "devices", "window",
+                     "table", "skew"), int),
     "axis": int | str,
     **dict.fromkeys(("block", "grid"), int | None),
     **dict.fromkeys(("peak_gb_s", "percent_of_peak", "percent_of_ceiling"), float | None),
     **dict.fromkeys(("error_ulps", "linear", "added_us"), float | None),
-}
+}  # fmt: skip
 # The further fields that the tables of each kind of record read.
 _NEEDED = {
     "axis": ("rows", "columns", "axis", "batches", "kernel"),

@@ -411,25 +411,17 @@ def test_calls_of_other_libraries():
 
 
 def test_text_of_a_card_along_axes():
-    """The best library, a copy, and libraries that fail."""
-    case = {"measure": "shapes", "rows": 4, "columns": 4, "axis": 1, "batches": 1, "kernel": "x"}
-    rows = timed_rows({"measure": "shapes", "nbytes": 160}, {"copy": 1.0})
-    rows += timed_rows(case | {"nbytes": 80}, {"fast": 1.0, matrices.CUB: 2.0, "torch": 3.0})
+    """The best library, `exact`, a copy, and libraries that fail."""
+    case = vars(matrices.Case(4, 1024, 1)) | {"kernel": "x", "nbytes": 2000}
+    us = {"fast": 2.0, "exact": 4.0, matrices.CUB: 3.0, scan.CUB: 3.0, "torch": 5.0}
     failed = [case | {"strategy": matrices.JAX, "failed": "RuntimeError: no"}]
-    said = axis.as_text(MADE | {"rows": rows, "failed": failed})
-    assert f"{matrices.JAX} failed: RuntimeError: no" in said
-    assert "DeviceSegmentedReduce, by torch.segment_reduce" in said
-    line = next(line for line in said.splitlines() if "4 x 4" in line)
-    assert line.split()[-2:] == ["2.00", "0.50"]
-
-
-def test_text_of_a_card_of_running_sums():
-    case = vars(matrices.Case(4, 1024, 1, measure="matrices"))
-    us = {"fast": 2.0, "exact": 4.0, scan.COPY: 1.0, scan.CUB: 3.0, "torch": 5.0}
-    said = scan.as_text(MADE | {"rows": timed_rows(case | {"nbytes": 2000}, us)})
-    line = next(line for line in said.splitlines() if "4 x 1024" in line)
-    assert line.split()[-3:] == ["1.50", "0.50", "0.50"]  # the best library; exact; a copy
-    assert f"{scan.CUB}: in place" in said
+    for part, suite, cub in (("shapes", axis, "DeviceSegmentedReduce, by torch"),
+                                ("matrices", scan, f"{scan.CUB}: in place")):  # fmt: skip
+        rows = timed_rows(case | {"measure": part}, us | {"copy": 1.0})
+        said = suite.as_text(MADE | {"rows": rows, "failed": failed})
+        assert f"{matrices.JAX} failed: RuntimeError: no" in said and cub in said
+        line = next(line for line in said.splitlines() if "4 x 1024" in line)
+        assert line.split()[-3:] == ["1.50", "0.50", "0.50"]
 
 
 def of_case(segments_, ids, ms):
