@@ -201,21 +201,16 @@ def _trapezoid(record: Measured) -> list[Table]:
     if record.printed:
         rows = [[row.label, *cells] for row, cells in zip(record.rows, theirs, strict=True)]
         return [Table(title, ["", "s", "speedup"], rows)]
-    ours = [[row.label, *_integral(record, row)] for row in record.rows]
-    head = ["", "us", "speedup", "value", "off by", "values in 8 runs", "theirs: s", "speedup"]
-    for row, cells in zip(record.rows, ours, strict=True):
-        cells.insert(2, _figure(loop.median_us / row.median_us))
-    _insert_calls(record, head, ours)
-    return [Table(title, head, [[*a, *b] for a, b in zip(ours, theirs, strict=True)])]
-
-
-def _insert_calls(record: Measured, head: list[str], body: list[list[str]]) -> None:
-    """Inserts a column with the time of a whole call, host part included, if recorded."""
     calls = [row.facts.get("call_us") for row in record.rows]
-    if any(calls):
-        head.insert(2, "whole call, us")
-        for cells, call in zip(body, calls, strict=True):
-            cells.insert(2, _figure(call))
+    shown = any(calls)  # the times of whole calls, host part included, if recorded
+    head = ["", "us", *["whole call, us"] * shown, "speedup", "value", "off by",
+            "values in 8 runs", "theirs: s", "speedup"]  # fmt: skip
+    rows = []
+    for row, call, cells in zip(record.rows, calls, theirs, strict=True):
+        us, *value = _integral(record, row)
+        speedup = _figure(loop.median_us / row.median_us)
+        rows.append([row.label, us, *[_figure(call)] * shown, speedup, *value, *cells])
+    return [Table(title, head, rows)]
 
 
 def _integral(record: Measured, row: Row) -> list[str]:
