@@ -15,16 +15,15 @@ from gpureduce.lectures import experiments
 from gpureduce.lectures.records import Record, printed
 from gpureduce.lectures.tables import short_device
 from gpureduce.plot.layout import (
-    COLOURS,
     FAINT,
     HATCHES,
     INK,
-    MARKERS,
     NO_RUNG,
     foot,
     label_ends,
     log_scale,
     look,
+    looks_of,
     note_on,
     page,
     three_digits,
@@ -90,17 +89,6 @@ def _rung_name(row: Any) -> str:
     return label if label in registry.find(row.strategy).aliases else str(row.strategy)
 
 
-def _line_looks(names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """The look of each line: fixed for strategies, by position for other lines."""
-    known = {name for s in registry.strategies() for name in (s.name, *s.aliases)}
-    return {
-        name: look(registry.find(name).name)
-        if name in known
-        else {"color": COLOURS[i % len(COLOURS)], "marker": MARKERS[i % len(MARKERS)]}
-        for i, name in enumerate(names)
-    }
-
-
 def _ceilings(ax: Any, peak: float | None, ceiling: float | None) -> None:
     left = ax.get_xlim()[0]
     white = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
@@ -161,7 +149,7 @@ def _draw_lines(
 ) -> None:  # fmt: skip
     ends = []
     named = _named(rows, per)
-    looks = _line_looks(named)
+    looks = looks_of(named)
     for name, line in named.items():
         line = sorted(line, key=lambda row: getattr(row, x))
         at, y = [getattr(row, x) for row in line], [getattr(row, value) for row in line]
@@ -417,10 +405,10 @@ def lines(
     """
     figure, (ax,) = page(8, 4.5)
     ends = []
-    names = {s.name for s in registry.strategies()}
-    for i, (name, (x, y)) in enumerate(series.items()):
+    looks = looks_of(series)
+    for name, (x, y) in series.items():
         kept = [(a, b) for a, b in zip(x, y, strict=True) if b > 0]
-        style = look(name) if name in names else {"color": COLOURS[i % 9], "marker": MARKERS[i % 9]}
+        style = looks[name]
         ax.plot(*zip(*kept, strict=True), **style, linewidth=1.8, markersize=4)
         ends.append((*kept[-1], name, style["color"]))
     ax.set_xscale("log", base=2)
@@ -445,7 +433,7 @@ def spread(
     >>> figure = plot.spread({"exact": [0.2, 0.2], "cpu": [0.3, 1.4]}, xlabel="error, ulps")
     """
     figure, (ax,) = page(8, 0.42 * len(values) + 1.5)
-    looks = _line_looks(values)
+    looks = looks_of(values)
     for i, (name, row) in enumerate(values.items()):
         ink = looks[name]["color"]
         ax.plot(row, [i] * len(row), "o", color=ink, alpha=0.55, markersize=8, markeredgewidth=0)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpureduce.core import registry
-from gpureduce.plot.layout import COLOURS, foot, label_ends, look, page
+from gpureduce.plot.layout import foot, label_ends, looks_of, page
 from gpureduce.plot.panels import panels
 
 if TYPE_CHECKING:
@@ -50,9 +49,9 @@ def apart(distances: Mapping[str, Sequence[float]], title: str = "", note: str =
     figure, (ax,) = page(8, 4.5)
     least = min((v for row in distances.values() for v in row if v > 0), default=1.0)
     floor, ends = least / 30, []
-    for i, (name, row) in enumerate(distances.items()):
-        known = registry.is_known(name)
-        ink = look(registry.find(name).name)["color"] if known else COLOURS[i % len(COLOURS)]
+    looks = looks_of(distances)
+    for name, row in distances.items():
+        ink = looks[name]["color"]
         values = np.maximum(np.asarray(row, np.float64), floor)
         ax.plot(values, color=ink, linewidth=1.6, linestyle="-" if max(row) > 0 else "--")
         said = f"{name}: {row[-1]:.2g}" if max(row) > 0 else f"{name}: 0 at every step"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gpureduce.core import registry
@@ -48,6 +48,17 @@ def look(strategy: str) -> dict[str, Any]:
         "color": COLOURS[at % len(COLOURS)],
         "linestyle": STYLES[min(at // len(COLOURS), len(STYLES) - 1)],
         "marker": MARKERS[at % len(MARKERS)],
+    }
+
+
+def looks_of(names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """The look of each line: fixed for strategies, by position for other lines."""
+    known = {name for s in registry.strategies() for name in (s.name, *s.aliases)}
+    return {
+        name: look(registry.find(name).name)
+        if name in known
+        else {"color": COLOURS[i % len(COLOURS)], "marker": MARKERS[i % len(MARKERS)]}
+        for i, name in enumerate(names)
     }
 
 
