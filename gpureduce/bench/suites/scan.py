@@ -24,7 +24,7 @@ from gpureduce.bench.contenders.matrices import JAX, Case
 from gpureduce.bench.contenders.places import Place, close_to_first, place_of
 from gpureduce.bench.render import US, of, ratio
 from gpureduce.bench.runner import Contender, Row
-from gpureduce.bench.suites import axis
+from gpureduce.bench.suites import axis as by_axis
 from gpureduce.core import arrays
 from gpureduce.core.cumsum import LESSONS, cumsum
 from gpureduce.core.dtypes import Array, named
@@ -44,11 +44,11 @@ def cases(n: int, dtypes: Sequence[str], on_processors: bool) -> list[Case]:
         raise ValueError(f"--dtypes: --scan takes {' and '.join(_DTYPES)}, not {unknown[0]}")
     found = []
     windows = [window for window in _WINDOWS if window <= n] * on_processors
-    _, square, wide = axis.three_shapes(n)
+    _, square, wide = by_axis.three_shapes(n)
     hard = ((wide, 1), (square, 1), (square, 0))
     for dtype in dtypes:
         found += [Case(1, n >> k, 0, dtype, measure="whole") for k in (8, 6, 4, 2, 0)]
-        found += [Case(*s, a, dtype, measure="matrices") for s in axis.shapes(n) for a in (1, 0)]
+        found += [Case(*s, a, dtype, measure="matrices") for s in by_axis.shapes(n) for a in (1, 0)]
         found += [Case(*s, a, dtype, measure="unproven") for s, a in hard]
     if "float64" in dtypes:
         found += [Case(1, n, 1, "float64", measure="windows", window=one) for one in windows]
@@ -160,17 +160,17 @@ _OF_WINDOWS = {
 
 def as_text(made: Row) -> str:
     """A record as text."""
-    more = _ON_PROCESSORS if made["device"] == "cpu" else axis.BESIDE
-    rates = functools.partial(axis.table, cell=of("gb_s", ".4g"), more=more)
+    more = _ON_PROCESSORS if made["device"] == "cpu" else by_axis.BESIDE
+    rates = functools.partial(by_axis.table, cell=of("gb_s", ".4g"), more=more)
     sections = {
         "whole": ("GB/s of whole arrays, their elements and entries together", rates),
         "matrices": ("GB/s of matrices, their elements and entries together", rates),
         "unproven": ("GB/s where exact can prove hardly any entry", rates),
         "windows": ("Microseconds of windows, one thread each",
-                    functools.partial(axis.table, cell=US, more=_OF_WINDOWS)),
+                    functools.partial(by_axis.table, cell=US, more=_OF_WINDOWS)),
     }  # fmt: skip
     by_cub = f"{CUB}: in place, as CuPy calls it. CuPy copies the array before."
-    return render.as_text(made, sections, axis.notes(made, {CUB: by_cub}))
+    return render.as_text(made, sections, by_axis.notes(made, {CUB: by_cub}))
 
 
 def suite(arguments: argparse.Namespace) -> Suite:
@@ -180,5 +180,5 @@ def suite(arguments: argparse.Namespace) -> Suite:
     dtypes, on_processors = arguments.dtypes or _DTYPES, place.on is None
     chosen = [case for n in sizes for case in cases(n, dtypes, on_processors)]
     repeats = REPEATS if arguments.repeats is None else arguments.repeats
-    groups = axis.groups(place, chosen, repeats, contenders, comparison)
+    groups = by_axis.groups(place, chosen, repeats, contenders, comparison)
     return Suite("scan", place.on, list(groups), as_text, place.names)

@@ -25,7 +25,7 @@ from gpureduce.bench import libraries, render
 from gpureduce.bench.clocks import Run
 from gpureduce.bench.command import REPEATS, Suite
 from gpureduce.bench.contenders.places import Place, close_to_first, place_of, unable
-from gpureduce.bench.render import By, Pivot, as_table, of, quickest, ratio
+from gpureduce.bench.render import By, Pivot, as_table, quickest, ratio
 from gpureduce.bench.runner import Contender, Group, Row, one_by_one
 from gpureduce.core import arrays
 from gpureduce.core.dtypes import Array, is_here, named
@@ -399,7 +399,7 @@ def table(rows: Sequence[Row]) -> str:
     here = {row["strategy"] for row in rows}
     if LIMIT in here:
         more["exact/limit"] = ratio("exact", LIMIT)
-    head = {"values": kind, "ids": of("ids"), "segments": of("segments", ",")}
+    head = {"values": kind, "ids": render.of("ids"), "segments": render.of("segments", ",")}
     pivot = Pivot(head, lambda row: f"{row['median_us'] / 1e3:.3f}", more=more, key=CASE)
     heads, body = pivot.lines(rows, [name for name in _HEADS if name in here])
     return as_table(([_HEADS.get(head, head) for head in heads], body), ("values", "ids"))
