@@ -35,14 +35,15 @@ class FakeArray(producers.ByDLPack):
 
 @pytest.fixture
 def fake_cupy(monkeypatch):
-    pool = types.SimpleNamespace(free_all_blocks=lambda: None)
-    fake = types.ModuleType("cupy")
+    fake, freed = types.ModuleType("cupy"), []
+    pool = types.SimpleNamespace(free_all_blocks=lambda: freed.append(True))
     fake.asarray = FakeArray
     fake.get_default_memory_pool = lambda: pool
     fake.__version__ = "0.fake"
     fake.__spec__ = types.SimpleNamespace()
     monkeypatch.setitem(sys.modules, "cupy", fake)
-    return fake
+    monkeypatch.setattr(libraries, "_loaded", {})
+    return freed
 
 
 USUAL = {"strategies": ["cpu"], "sizes": [100], "device": "emulator", "repeats": 2}
@@ -120,6 +121,7 @@ def test_ways_to_call(fake_cupy):
     every = list(WAYS)
     assert found.pop(("cupy", "warp_shfl")) == [way for way in every if way != "strided"]
     assert all(ways == every for ways in found.values()) and len(found) == 5
+    assert fake_cupy == [True]  # its memory is freed once, after the only group
     assert all((r.error_ulps is None) == (r.way == "cast") for r in rows)
     assert all(r.error_ulps < 100 for r in rows if r.error_ulps is not None)
 

@@ -67,11 +67,12 @@ def test_a_call_of_a_second_runs_once(monkeypatch):
     assert seen == [("exact", 1)] * 4
 
 
-def test_rows_and_contenders_that_fail():
+def test_rows_and_contenders_that_fail(monkeypatch):
     def fail():
         raise RuntimeError("no such thing\nfor these")
 
     seen, checked, told = [], [], []
+    monkeypatch.setattr(runner.libraries, "free", lambda: seen.append("free"))
     ours, other, peer = Fake("exact", 1.0, seen), Fake("other", 3.0, seen), Fake("peer", 2.0, seen)
     peer.value = fail
     group = Group(
@@ -84,7 +85,7 @@ def test_rows_and_contenders_that_fail():
         *({"n": 5, "strategy": name, "repeats": 2, "median_us": us, "low_us": us, "high_us": us,
            "more": name} for name, us in (("exact", 1.0), ("other", 3.0))),
     ]  # fmt: skip
-    assert checked == [("exact", 1.0), ("other", 3.0)]
+    assert checked == [("exact", 1.0), ("other", 3.0)] and seen[-1] == "free"
     assert told == [(0, 1, "a case"), (1, 1, "")]
     peer.may_fail = False
     with pytest.raises(RuntimeError, match="no such thing"):
