@@ -27,6 +27,7 @@ def of(name: str, form: str | Callable[[Any], str] = "") -> Cell:
 
 
 BYTES, GB_S, US = of("nbytes", size_text), of("gb_s", rate_text), of("median_us", ".2f")
+MATRIX: Cell = "{0[rows]:,} x {0[columns]:,}, axis {0[axis]}".format
 _STRATEGY = of("strategy")
 
 

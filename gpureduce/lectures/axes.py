@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpureduce.bench import record as records
+from gpureduce.bench import render
 from gpureduce.bench.ratios import by_case
-from gpureduce.bench.render import Cell, Pivot, of
+from gpureduce.bench.render import Pivot, of
 from gpureduce.bench.runner import Row
 from gpureduce.bench.suites import axis as by_axis
 from gpureduce.emulator.explain import Explanation, explain
@@ -100,8 +101,7 @@ def counted(names: Sequence[str], shape: tuple[int, int]) -> dict[str, Explanati
     return found
 
 
-SHAPE: Cell = "{0[rows]:,} x {0[columns]:,}, axis {0[axis]}".format
-_RUNGS = Pivot({"": of("strategy")}, of("gb_s", ",.0f"), SHAPE)
+_RUNGS = Pivot({"": of("strategy")}, of("gb_s", ",.0f"), render.MATRIX)
 
 
 def rungs(record: Row) -> Table:

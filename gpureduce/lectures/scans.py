@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from gpureduce.bench import record as records
+from gpureduce.bench import render
 from gpureduce.bench.render import Pivot, of
 from gpureduce.emulator.explain import explain
-from gpureduce.lectures.axes import SHAPE
 from gpureduce.text import Table
 
 PATH = "data/scan_h200.json"
@@ -76,7 +76,7 @@ def recorded(measure: str = "whole", path: str | Path = PATH) -> Table:
         if row["measure"] == measure and row["dtype"] == "float32"
         and (measure == "whole" or row["columns"] in _COLUMNS)
     ]  # fmt: skip
-    head = of("n", ",") if measure == "whole" else SHAPE
+    head = of("n", ",") if measure == "whole" else render.MATRIX
     lines = Pivot({"shape": head}, of("median_us", ",.0f")).lines(shown)
     note = f"{made['card']}: driver {made['driver']}, {made['date']}."
     return Table(title, *lines, [note])
