@@ -148,6 +148,39 @@ def counted(n: int, noun: str) -> str:
     return f"{n:,} {plural(n, noun)}"
 
 
+def ones(bits: int) -> list[int]:
+    """The places of the ones of an integer, from the lowest on.
+
+    >>> from gpureduce.text import ones
+    >>> ones(0b100101)
+    [0, 2, 5]
+    """
+    digits = np.frombuffer(bits.to_bytes(bits.bit_length() // 8 + 1, "little"), np.uint8)
+    found: list[int] = np.flatnonzero(np.unpackbits(digits, bitorder="little")).tolist()
+    return found
+
+
+def runs(numbers: Sequence[int], most_step: float = math.inf) -> list[tuple[int, int, int]]:
+    """Ascending numbers as runs of one step each: (first, step, count).
+
+    >>> from gpureduce.text import runs
+    >>> runs([0, 1, 2, 8, 12, 16, 17])
+    [(0, 1, 3), (8, 4, 3), (17, 1, 1)]
+    """
+    found: list[tuple[int, int, int]] = []
+    at, count = 0, len(numbers)
+    while at < count:
+        step = numbers[at + 1] - numbers[at] if at + 1 < count else 1
+        end = at + 1
+        while end < count and numbers[end] - numbers[end - 1] == step:
+            end += 1
+        if step > most_step or (end - at == 2 and step > 1):  # the second may begin a longer run
+            step, end = 1, at + 1
+        found.append((numbers[at], step, end - at))
+        at = end
+    return found
+
+
 def count(n: float) -> str:
     """A number in binary units: 4 Ki, 64 Mi."""
     for unit, name in ((2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki")):

@@ -20,7 +20,7 @@ from gpureduce.emulator.picture import (
     Page,
     Picture,
 )
-from gpureduce.text import counted, size_text
+from gpureduce.text import counted, ones, runs, size_text
 
 _ROW = 18
 _MANY_STEPS = 24
@@ -74,7 +74,7 @@ def _activity(page: Page, what: StrategyCounts) -> None:
             x = left + warp * (32 * cell + 6)
             title = f"step {step.name}, warp {warp}: {mask.bit_count()} of 32 lanes active"
             page.box(x, 2, 32 * cell, _ROW - 4, EMPTY, title)
-            for first, count in _runs(mask):
+            for first, _, count in runs(ones(mask), 1):
                 page.box(x + first * cell, 2, count * cell, _ROW - 4, ACTIVE, title)
         _remark(page, WIDTH - right + 4, step.conflicts, step)
         page.y += _ROW
@@ -96,18 +96,6 @@ def _remark(page: Page, x: float, conflicts: int, step: Any) -> None:
     if conflicts:
         share = step.conflicts / step.wavefronts
         page.say(WIDTH - 8, 12, f"{share:.0%} conflicts", size=10, fill=ALARM, anchor="end")
-
-
-def _runs(mask: int) -> list[tuple[int, int]]:
-    """Stretches of active lanes that stand side by side: (first, how many)."""
-    runs: list[tuple[int, int]] = []
-    for lane in range(32):
-        if mask >> lane & 1:
-            if runs and sum(runs[-1]) == lane:
-                runs[-1] = (runs[-1][0], runs[-1][1] + 1)
-            else:
-                runs.append((lane, 1))
-    return runs
 
 
 def _banks(page: Page, line: Line, access: Access) -> None:

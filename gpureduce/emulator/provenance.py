@@ -20,6 +20,7 @@ import numpy as np
 
 from gpureduce.core import dtypes, exact
 from gpureduce.core.dtypes import Array
+from gpureduce.text import ones, runs
 
 BEFORE, CONSTANT = "what was in memory before", "a constant"
 _CODE_BITS = 44
@@ -73,11 +74,11 @@ class Parts:
 
     def runs(self) -> list[tuple[int, int, int]]:
         """The elements as (first, step, count)."""
-        return _runs(self.once)
+        return runs(ones(self.once))
 
     def repeated(self) -> list[tuple[int, int, int]]:
         """The elements that are in the sum more than once."""
-        return _runs(self.twice)
+        return runs(ones(self.twice))
 
 
 NOTHING = Parts()
@@ -87,23 +88,6 @@ NOTHING = Parts()
 def precision(dtype: np.dtype[Any]) -> int:
     """Integers up to 2 to this power are exact."""
     return exact.FORMATS.get(dtype.name, (8 * dtype.itemsize - (dtype.kind == "i"), 0))[0]
-
-
-def _runs(bits: int) -> list[tuple[int, int, int]]:
-    digits = np.frombuffer(bits.to_bytes(bits.bit_length() // 8 + 1, "little"), np.uint8)
-    places = np.flatnonzero(np.unpackbits(digits, bitorder="little")).tolist()
-    runs: list[tuple[int, int, int]] = []
-    at, count = 0, len(places)
-    while at < count:
-        step = places[at + 1] - places[at] if at + 1 < count else 1
-        end = at + 1
-        while end < count and places[end] - places[end - 1] == step:
-            end += 1
-        if end - at == 2 and step > 1:  # the second may begin a longer run
-            step, end = 1, at + 1
-        runs.append((places[at], step, end - at))
-        at = end
-    return runs
 
 
 def codes(n: int, elements: np.dtype[Any], sums: np.dtype[Any]) -> list[Array]:
@@ -126,10 +110,8 @@ class _Word(NamedTuple):
     code: int
     is_constant: bool
 
-    def foreign(self, what: str, base: Parts = NOTHING) -> Parts:
-        """What is in it beside `base`, if no element is."""
-        number = self.number - base.total
-        return Parts(0, 0, what, number, abs(number), 1) if self.code else NOTHING
+
+_ZERO = _Word(0, 0, True)
 
 
 def _words(numbers: Array) -> list[list[_Word]]:
@@ -179,7 +161,7 @@ class Tracer:
         for lane, words, new in zip(lanes, before, after, strict=True):
             if kind == "atomic":
                 first.append(self._get(None, words[0]))
-                second.append(self._add(lane, words[0], new[0], first[-1]))
+                second.append(self._pass(lane, new[0], words[0], first[-1]))
             elif kind in ("load", "store") or is_exchange:
                 act = self._get if kind == "load" else self._pass
                 first.append(_together([act(lane, word) for word in words]))
@@ -188,55 +170,51 @@ class Tracer:
             self.known.setdefault(total, sum((one for one in first if one), NOTHING))
         if is_exchange:
             second = [self._get(lane, new[0]) for lane, new in zip(lanes, after, strict=True)]
-        number = [
-            tuple(
-                one if one is None else self.parts.setdefault(one, len(self.parts)) for one in every
-            )
-            for every in (first, second)
-        ]
-        return {"parts": number[0], "result_parts": number[1]}
+        return {"parts": self._numbers(first), "result_parts": self._numbers(second)}
+
+    def _numbers(self, found: Sequence[Parts | None]) -> tuple[int | None, ...]:
+        known = self.parts
+        return tuple([one if one is None else known.setdefault(one, len(known)) for one in found])
 
     def _get(self, lane: _Lane | None, word: _Word) -> Parts | None:
         """The parts of a value that is in memory, or that a lane gets from there or another one."""
-        parts = self.known.get(word.code, word.foreign(BEFORE) if word.is_constant else None)
-        if parts is None or not parts.is_sum(word.number, self.dtype):
-            return None
-        if lane and word.code:
+        parts = self._checked(self.known.get(word.code), word, BEFORE)
+        if lane and word.code and parts is not None:
             self.known.setdefault(word.code, parts)
             self.got[lane].append(word.code)
         return parts
 
-    def _pass(self, lane: _Lane, word: _Word) -> Parts | None:
-        """The parts of a value that a lane stores or gives to others."""
-        parts = self._explain(lane, word)
-        if parts is not None:
+    def _pass(
+        self, lane: _Lane, word: _Word, old: _Word = _ZERO, base: Parts | None = NOTHING
+    ) -> Parts | None:
+        """The parts of a value that a lane stores or gives to others, or adds to an old one.
+
+        Beside `base`, they are those of a known value, or of one that the lane has had before, with
+        the last ones that it has got and at most one earlier one, or a constant.
+        """
+        parts, is_constant = None, old.is_constant and word.is_constant
+        if base is not None:
+            added = _Word(word.number, word.code - old.code & _MASK, is_constant)
+            parts = self._checked(self._added_up(lane, added.code), added, CONSTANT, base)
+        if parts is None:
+            self.unknown.append(self.step)
+        elif old is not _ZERO:
+            self.known.setdefault(word.code, parts)
+        else:
             self.known[word.code] = parts
             self.passed[lane].add(word.code)
         return parts
 
-    def _add(self, lane: _Lane, old: _Word, new: _Word, before: Parts | None) -> Parts | None:
-        """The parts of a value in memory to which a lane adds another one."""
-        is_constant = old.is_constant and new.is_constant
-        word = _Word(new.number, new.code - old.code & _MASK, is_constant)
-        parts = self._explain(lane, word, before)
-        if parts is not None:
-            self.known.setdefault(new.code, parts)
-        return parts
-
-    def _explain(self, lane: _Lane, word: _Word, base: Parts | None = NOTHING) -> Parts | None:
-        """The parts of a value that a lane passes on or adds to `base`.
-
-        It is one that is known, or one that the lane has had before, with the last ones that it has
-        got and at most one earlier one, or a constant.
-        """
-        if base is not None:
-            parts = self._added_up(lane, word.code)
-            if parts is None and word.is_constant:
-                parts = word.foreign(CONSTANT, base)
-            if parts is not None and (base + parts).is_sum(word.number, self.dtype):
-                return base + parts
-        self.unknown.append(self.step)
-        return None
+    def _checked(
+        self, parts: Parts | None, word: _Word, what: str, base: Parts = NOTHING
+    ) -> Parts | None:
+        """`base` and these parts, or what else is in the word, if they add up to its number."""
+        if parts is None and word.is_constant:
+            number = word.number - base.total
+            parts = Parts(0, 0, what, number, abs(number), 1) if word.code else NOTHING
+        if parts is None or not (base + parts).is_sum(word.number, self.dtype):
+            return None
+        return base + parts
 
     def _added_up(self, lane: _Lane, code: int) -> Parts | None:
         if code in self.known:

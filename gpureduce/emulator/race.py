@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import Any, cast
 
 from gpureduce.core.sources import text_of
-from gpureduce.text import plain
+from gpureduce.text import plain, runs
 
 # In the order of csrc/emulator/races/detector.h: later ones order more.
 MISSING = (
@@ -265,14 +265,9 @@ class FoundRaces:
 
 def ranges(numbers: Sequence[int], to: str = "-") -> str:
     """Ascending numbers as ranges: ``0-31, 64``."""
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    shown = [str(a) if a == b else f"{a}{to}{b}" for a, b in parts[:6]]
-    return ", ".join(shown) + (", ..." if len(parts) > 6 else "")
+    found = runs(numbers, 1)
+    shown = [str(a) if n == 1 else f"{a}{to}{a + n - 1}" for a, _, n in found[:6]]
+    return ", ".join(shown) + (", ..." if len(found) > 6 else "")
 
 
 def title(side: Side) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Sequence
 
 from gpureduce.emulator.replay_steps import ACCESSES, BARRIERS, ReplayData, Step
-from gpureduce.text import counted
+from gpureduce.text import counted, runs
 
 _VERBS = {"load": "read", "store": "write", "atomic": "update"}
 
@@ -103,11 +102,9 @@ def _spans(numbers: Sequence[int], to: str) -> str:
         return str(first)
     if count == 2 and to.isalpha():
         return f"{first} and {last}"
-    if last - first == count - 1:
-        return f"{first}{word}{last}"
-    steps = {b - a for a, b in itertools.pairwise(numbers)}
-    if len(steps) == 1 and count > 4:
-        return f"{first}, {numbers[1]}, .., {last}"
+    _, step, length = runs(numbers)[0]
+    if length == count and (step == 1 or count > 4):
+        return f"{first}{word}{last}" if step == 1 else f"{first}, {numbers[1]}, .., {last}"
     shown = ", ".join(map(str, numbers[:4]))
     return shown if count <= 4 else f"{shown}, .. {last} ({count})"
 
