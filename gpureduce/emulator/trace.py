@@ -92,7 +92,9 @@ def count_run(*arguments: Any) -> tuple[KernelCounts, dict[str, Contention]]:
 
     The arguments are those of C's `run`. All blocks run.
     """
-    (_, block, grid, *_), found, (of_global, of_shared), _ = traced.counted(*arguments)
+    counts: list[Any] = []
+    _, block, grid, *_ = traced.counted(*arguments, counts)
+    ((found, (of_global, of_shared), _),) = counts
     counted, _ = _launch(len(arguments[1]), (block, grid, 1, 1), grid, found)
     return counted, {"global": Contention(*of_global), "shared": Contention(*of_shared)}
 
@@ -103,7 +105,9 @@ def count_sum(*arguments: Any) -> tuple[bytes, dict[str, int], int]:
     The arguments are those of C's `sum` or `run`. One more counter, `busiest_warp_requests`, holds
     the global load requests and the atomics of the warp that has most of them. All blocks run.
     """
-    (bits, *_), found, _, (blocks, requests) = traced.counted(*arguments)
+    counts: list[Any] = []
+    bits, *_ = traced.counted(*arguments, counts)
+    ((found, _, (blocks, requests)),) = counts
     counters = dict(zip(NAMES, _total(found), strict=True))
     return bits, counters | {"busiest_warp_requests": requests}, blocks
 

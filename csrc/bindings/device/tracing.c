@@ -221,91 +221,23 @@ static PyObject *add(PyObject *self, PyObject *args)
     return PyCapsule_CheckExact(first) ? gr_py_run(self, args) : gr_py_sum(self, args);
 }
 
-/* Starts and stops the race detector or a recorder within one call. Between two calls, a signal
- * handler could raise an exception in Python, and the detector would keep running. Appends what
- * stop() returns to the list that is the last argument, also if the sum fails. */
-static PyObject *traced(PyObject *self, PyObject *args, int (*start)(gr_recorder **),
-                        PyObject *(*stop)(gr_recorder *))
-{
-    gr_recorder *recorder = NULL;
-    Py_ssize_t last = PyTuple_Size(args) - 1;
-    PyObject *reports = last >= 0 ? PyTuple_GetItem(args, last) : NULL;
-    if (!reports || !PyList_Check(reports)) {
-        PyErr_SetString(PyExc_TypeError, "expected the arguments of a sum and a list");
-        return NULL;
-    }
-    PyObject *rest = PyTuple_GetSlice(args, 0, last);
-    if (!rest)
-        return NULL;
-    if (!start(&recorder)) {
-        Py_DECREF(rest);
-        return PyErr_NoMemory();
-    }
-    PyObject *sum = add(self, rest), *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    PyObject *report = stop(recorder);
-    Py_DECREF(rest);
-    int kept = report ? PyList_Append(reports, report) : -1;
-    Py_XDECREF(report);
-    PyErr_Restore(type, value, traceback);
-    if (sum && kept < 0) {
-        Py_CLEAR(sum);
-        PyErr_NoMemory();
-    }
-    return sum;
-}
-
-static int start_watch(gr_recorder **Py_UNUSED(recorder))
-{
-    return gr_watch_start();
-}
-
-static PyObject *stop_watch(gr_recorder *Py_UNUSED(recorder))
-{
-    char *found = gr_watch_stop();
-    PyObject *report = found ? PyUnicode_FromString(found) : NULL;
-    free(found);
-    return report;
-}
-
-static PyObject *py_watched(PyObject *self, PyObject *args)
-{
-    return traced(self, args, start_watch, stop_watch);
-}
-
 static PyObject *contention(const gr_contention *of)
 {
     return Py_BuildValue("(KKKK)", of->atomics, of->addresses, of->most, of->turns);
 }
 
-static gr_recorder *recorder_of_all(int keeps_steps)
-{
-    const gr_arrivals none = {0};
-    return gr_recorder_new(&every_team, 1, &none, keeps_steps);
-}
-
-/* Adds up the counts of all launches of a sum. Returns its result, the counts, the counts of
- * atomics by address, and the blocks. */
-static PyObject *py_counted(PyObject *self, PyObject *args)
+/* The counts of all launches of a sum, the counts of atomics by address, and the blocks. */
+static PyObject *counts_of_all(gr_recorder *recorder)
 {
     gr_contention global, shared;
     uint64_t blocks, requests;
-    gr_recorder *recorder = recorder_of_all(0);
-    if (!recorder)
-        return PyErr_NoMemory();
-    gr_record(recorder);
-    PyObject *sum = add(self, args), *found = NULL;
-    gr_record(NULL);
-    if (sum && (found = recorded(recorder, 1))) {
-        gr_recorded_contention(recorder, &global, &shared);
-        gr_recorded_blocks(recorder, &blocks, &requests);
-    }
-    gr_recorder_free(recorder);
-    if (found)
-        return Py_BuildValue("NN(NN)(KK)", sum, found, contention(&global), contention(&shared),
-                             (unsigned long long)blocks, (unsigned long long)requests);
-    Py_XDECREF(sum);
-    return NULL;
+    PyObject *found = recorded(recorder, 1);
+    if (!found)
+        return NULL;
+    gr_recorded_contention(recorder, &global, &shared);
+    gr_recorded_blocks(recorder, &blocks, &requests);
+    return Py_BuildValue("N(NN)(KK)", found, contention(&global), contention(&shared),
+                         (unsigned long long)blocks, (unsigned long long)requests);
 }
 
 static PyObject *place_row(const void *recorder, size_t step)
@@ -324,30 +256,78 @@ static PyObject *array_row(const void *arrays, size_t i)
                          (unsigned long long)array->allocation, array->element);
 }
 
-static int start_replay(gr_recorder **recorder)
+static PyObject *kept_steps(gr_recorder *recorder)
 {
-    *recorder = recorder_of_all(1);
-    gr_record(*recorder);
-    return *recorder != NULL;
+    gr_kept_steps kept = gr_recorded_replay(recorder);
+    return Py_BuildValue("y#NNy#", kept.step_count ? (const char *)kept.steps : "",
+                         (Py_ssize_t)(kept.step_count * sizeof *kept.steps),
+                         list_of(kept.step_count, place_row, recorder),
+                         list_of(kept.array_count, array_row, kept.arrays),
+                         kept.launch_count ? (const char *)kept.launches : "",
+                         (Py_ssize_t)(kept.launch_count * sizeof *kept.launches));
 }
 
-static PyObject *stop_replay(gr_recorder *recorder)
+static PyObject *found_races(gr_recorder *Py_UNUSED(recorder))
 {
+    char *found = gr_watch_stop();
+    PyObject *report = found ? PyUnicode_FromString(found) : NULL;
+    free(found);
+    return report;
+}
+
+/* Runs a sum with a recorder, or with the race detector. Both start and stop within one call:
+ * between two calls, a signal handler could raise an exception in Python, and they would keep
+ * running. Appends the report to the list that is the last argument, also if the sum fails. */
+static PyObject *traced(PyObject *self, PyObject *args, PyObject *(*report_of)(gr_recorder *))
+{
+    const gr_arrivals none = {0};
+    gr_recorder *recorder = NULL;
+    int watches = report_of == found_races;
+    Py_ssize_t last = PyTuple_Size(args) - 1;
+    PyObject *reports = last >= 0 ? PyTuple_GetItem(args, last) : NULL;
+    if (!reports || !PyList_Check(reports)) {
+        PyErr_SetString(PyExc_TypeError, "expected the arguments of a sum and a list");
+        return NULL;
+    }
+    PyObject *rest = PyTuple_GetSlice(args, 0, last);
+    if (!rest)
+        return NULL;
+    if (!watches)
+        recorder = gr_recorder_new(&every_team, 1, &none, report_of == kept_steps);
+    if (watches ? !gr_watch_start() : !recorder) {
+        Py_DECREF(rest);
+        return PyErr_NoMemory();
+    }
+    gr_record(recorder);
+    PyObject *sum = add(self, rest), *type, *value, *traceback;
     gr_record(NULL);
-    gr_kept_steps kept = gr_recorded_replay(recorder);
-    PyObject *found = Py_BuildValue("y#NNy#", kept.step_count ? (const char *)kept.steps : "",
-                                    (Py_ssize_t)(kept.step_count * sizeof *kept.steps),
-                                    list_of(kept.step_count, place_row, recorder),
-                                    list_of(kept.array_count, array_row, kept.arrays),
-                                    kept.launch_count ? (const char *)kept.launches : "",
-                                    (Py_ssize_t)(kept.launch_count * sizeof *kept.launches));
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *report = report_of(recorder);
     gr_recorder_free(recorder);
-    return found;
+    Py_DECREF(rest);
+    int kept = report ? PyList_Append(reports, report) : -1;
+    Py_XDECREF(report);
+    PyErr_Restore(type, value, traceback);
+    if (sum && kept < 0) {
+        Py_CLEAR(sum);
+        PyErr_NoMemory();
+    }
+    return sum;
+}
+
+static PyObject *py_watched(PyObject *self, PyObject *args)
+{
+    return traced(self, args, found_races);
+}
+
+static PyObject *py_counted(PyObject *self, PyObject *args)
+{
+    return traced(self, args, counts_of_all);
 }
 
 static PyObject *py_replay(PyObject *self, PyObject *args)
 {
-    return traced(self, args, start_replay, stop_replay);
+    return traced(self, args, kept_steps);
 }
 
 PyMethodDef gr_trace_methods[] = {
@@ -362,11 +342,10 @@ PyMethodDef gr_trace_methods[] = {
      "count_axis(rows, columns, axis, launch)\n--\n\n"
      "The first launch of a sum along an axis: (block, grid, what count_pass() tells)."},
     {"counted", py_counted, METH_VARARGS,
-     "counted(...)\n--\n\n"
-     "What all launches of sum() or run() with these arguments do: its result, what count_pass() "
-     "tells, a pair of (atomics, addresses, most to one address, turns), in global and in shared "
-     "memory, and a pair: the blocks, and the global loads and atomics of the warp with most of "
-     "them."},
+     "counted(..., counts)\n--\n\n"
+     "As sum() or run(). Appends to a list what count_pass() tells of all launches, a pair of "
+     "(atomics, addresses, most to one address, turns), in global and in shared memory, and a "
+     "pair: the blocks, and the global loads and atomics of the warp with most of them."},
     {"replay", py_replay, METH_VARARGS,
      "replay(..., kept)\n--\n\n"
      "As sum() or run(). Appends to a list, also where the sum fails: the steps as bytes, what and "

@@ -91,7 +91,7 @@ static inline __attribute__((always_inline)) Instruction *come_to(gr_recorder *r
     if (r->replay) {
         if (!instruction->mask ||
             !joins(r->replay.get(), instruction->step, lane, address, place.size))
-            instruction->step = keep_step(r, lane->warp, place.deed, number, place.size, 0);
+            instruction->step = keep_step(r, lane->warp, number, 0);
         r->replay->steps[instruction->step].mask |= 1u << index;
     }
     instruction->mask |= 1u << index;
@@ -138,7 +138,8 @@ static Place site(const char *file, int line, Deed deed)
     return {(uintptr_t)file, line, 0, 0, deed};
 }
 
-/* Runs `record`. If it runs out of memory, the recording fails and the launch ends. */
+/* Runs `record`. If it runs out of memory or a replay has too many steps, the recording fails and
+ * the launch ends. */
 template <typename Record> static void with_memory(Worker *w, gr_recorder *r, Record record)
 {
     if (r->failed)
@@ -147,7 +148,8 @@ template <typename Record> static void with_memory(Worker *w, gr_recorder *r, Re
         record();
     } catch (const std::bad_alloc &) {
         r->failed = true;
-        launch_failed(w->launch, cudaErrorMemoryAllocation, "");
+        cudaError_t error = r->replay ? cudaErrorLaunchFailure : cudaErrorMemoryAllocation;
+        launch_failed(w->launch, error, "no memory for more steps");
     }
 }
 
@@ -164,7 +166,7 @@ void count_access(Worker *w, const void *address, size_t size, Access kind, cons
             Place here = {(uintptr_t)place, 0, 0, part, deeds[kind]};
             const Instruction *instruction = come_to(r, w->lane, here, at);
             if (r->replay)
-                keep_access(w, instruction->step, at, part, deeds[kind]);
+                keep_access(w, instruction->step, at);
         }
     });
 }
@@ -183,9 +185,9 @@ void count_copy(Worker *w, const void *shared, const void *global, size_t bytes,
         unsigned number = place_number(r, site(file, line, COPY));
         settle(w);
         const Warp *warp = w->lane->warp;
-        uint32_t step = keep_step(r, warp, COPY, number, bytes, 1u << w->lane->index);
+        uint32_t step = keep_step(r, warp, number, 1u << w->lane->index);
         if (r->replay)
-            keep_copy(w, step, (uintptr_t)shared, (uintptr_t)global);
+            keep_copy(w, step, (uintptr_t)shared, (uintptr_t)global, bytes);
         Count count = count_at(r, number, &r->warps[warp->index], step);
         count.add(GR_COUNT_bulk_copies, 1);
         count.add(GR_COUNT_bulk_copy_bytes, bytes);
@@ -204,9 +206,9 @@ void count_barrier(Worker *w, const Barrier *barrier, gr_scope scope)
             if (!warp->at[scope])
                 continue;
             const Lane *lane = lane_of(w, warp, (unsigned)__builtin_ctz(warp->at[scope]));
-            unsigned number = place_number(r, site(lane->file, lane->line, MEETING));
-            uint32_t step =
-                keep_step(r, warp, MEETING + WAIT_BARRIER + scope, number, 0, warp->at[scope]);
+            Deed deed = Deed(MEETING + WAIT_BARRIER + scope);
+            unsigned number = place_number(r, site(lane->file, lane->line, deed));
+            uint32_t step = keep_step(r, warp, number, warp->at[scope]);
             Count count = count_at(r, number, &r->warps[warp->index], step);
             if (!counted)
                 count.add(counters[scope], 1);
@@ -234,10 +236,11 @@ void count_meeting(Worker *w, Warp *warp, const Meeting *meeting)
     with_memory(w, r, [&] {
         WarpRecord *record = &r->warps[warp->index];
         const Lane *lane = lane_of(w, warp, (unsigned)__builtin_ctz(meeting->arrived));
-        unsigned number = place_number(r, site(lane->file, lane->line, MEETING));
+        Deed deed = Deed(MEETING + meeting->op);
+        unsigned number = place_number(r, site(lane->file, lane->line, deed));
         unsigned counter = counter_of(meeting->op);
         bool begins = meeting->op != GR_SYNCWARP;
-        uint32_t step = keep_step(r, warp, MEETING + meeting->op, number, 0, meeting->arrived);
+        uint32_t step = keep_step(r, warp, number, meeting->arrived);
         if (r->replay)
             keep_meeting(r, step, warp, meeting);
         if (!begins)

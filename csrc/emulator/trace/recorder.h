@@ -17,9 +17,8 @@
 namespace gr
 {
 
-/* The operation at a place in the code, and the kind of a step. COPY: a bulk copy to shared memory.
- * END: lanes return from the kernel. MEETING: a barrier or a collective, whose steps are of the
- * kind MEETING + Lane::waits. */
+/* The operation at a place in the code, and the kind of its steps. COPY: a bulk copy to shared
+ * memory. END: lanes return from the kernel. MEETING + Lane::waits: a barrier or a collective. */
 enum Deed : uint8_t { LOAD, STORE, UPDATE, FENCE, COPY, END, MEETING };
 
 struct Place {
@@ -170,14 +169,13 @@ void count_end(Worker *w, const Lane *lane);
 
 /* Steps of a replay. keep_step() begins one and returns its number; throws std::bad_alloc. Without
  * a replay, it does nothing. */
-uint32_t keep_step(gr_recorder *r, const Warp *warp, unsigned kind, uint32_t place, size_t bytes,
-                   uint32_t lanes);
+uint32_t keep_step(gr_recorder *r, const Warp *warp, uint32_t place, uint32_t lanes);
 void keep_launch(Replay *replay, const Launch *launch, const Worker *w);
 /* Whether a lane's access, which comes now, can be shown as part of a step that other lanes of its
  * warp have made: nothing that has come since depends on it. */
 bool joins(const Replay *replay, uint32_t step, const Lane *lane, uintptr_t address, size_t bytes);
-void keep_access(Worker *w, uint32_t step, uintptr_t address, size_t bytes, unsigned kind);
-void keep_copy(Worker *w, uint32_t step, uintptr_t shared, uintptr_t global);
+void keep_access(Worker *w, uint32_t step, uintptr_t address);
+void keep_copy(Worker *w, uint32_t step, uintptr_t shared, uintptr_t global, size_t bytes);
 void keep_meeting(gr_recorder *r, uint32_t step, const Warp *warp, const Meeting *meeting);
 /* Reads what the last store or atomic has left in memory. */
 void settle(Worker *w);

@@ -41,8 +41,7 @@ static void find_array(Worker *w, gr_step_lane *lane, uintptr_t address, size_t 
         found->bytes = place.at - found->first + bytes;
 }
 
-uint32_t keep_step(gr_recorder *r, const Warp *warp, unsigned kind, uint32_t place, size_t bytes,
-                   uint32_t lanes)
+uint32_t keep_step(gr_recorder *r, const Warp *warp, uint32_t place, uint32_t lanes)
 {
     Replay *replay = r->replay.get();
     if (!replay)
@@ -51,8 +50,9 @@ uint32_t keep_step(gr_recorder *r, const Warp *warp, unsigned kind, uint32_t pla
         throw std::bad_alloc();
     uint32_t launch = (uint32_t)replay->launches.size() - 1;
     uint32_t own = warp->index % warp->block->own.warp_count;
+    const Place &at = r->places[place].place;
     replay->steps.push_back(
-        {launch, warp->block->rank, own, kind, lanes, (uint32_t)bytes, place, {}, {}});
+        {launch, warp->block->rank, own, at.deed, lanes, at.size, place, {}, {}});
     return (uint32_t)replay->steps.size() - 1;
 }
 
@@ -77,14 +77,15 @@ bool joins(const Replay *replay, uint32_t number, const Lane *lane, uintptr_t ad
     const gr_step *own = &replay->steps[number], *end = own + (replay->steps.size() - number);
     if (end - own > MOST_BETWEEN)
         return false;
-    for (const gr_step *step = own + 1; step < end; ++step) {
+    for (const gr_step *step = own; step < end; ++step) {
         bool is_own_warp = step->warp == own->warp && step->block == own->block;
+        /* of its own step, later lanes only: a step's lanes are shown in ascending order */
+        uint32_t lanes = step->mask & (step == own ? ~0u << lane->index : ~0u);
         if ((is_own_warp && step->mask >> lane->index & 1) ||
-            depends(step, step->mask, own->kind, address, bytes))
+            depends(step, lanes, own->kind, address, bytes))
             return false;
     }
-    /* a step's lanes are shown in ascending order */
-    return !depends(own, own->mask >> lane->index << lane->index, own->kind, address, bytes);
+    return true;
 }
 
 /* Reads the bytes of a failing access, too, for which AddressSanitizer would end the process. */
@@ -94,15 +95,16 @@ __attribute__((no_sanitize_address)) static void read_bytes(void *to, uintptr_t 
         static_cast<volatile char *>(to)[i] = reinterpret_cast<const volatile char *>(from)[i];
 }
 
-void keep_access(Worker *w, uint32_t number, uintptr_t address, size_t bytes, unsigned kind)
+void keep_access(Worker *w, uint32_t number, uintptr_t address)
 {
     Replay *replay = w->recorder->replay.get();
-    gr_step_lane *lane = &replay->steps[number].lane[w->lane->index];
+    gr_step *step = &replay->steps[number];
+    gr_step_lane *lane = &step->lane[w->lane->index];
     lane->address = address;
-    find_array(w, lane, address, bytes);
-    if (kind != STORE)
-        read_bytes(lane->value, address, bytes);
-    if (kind != LOAD)
+    find_array(w, lane, address, step->bytes);
+    if (step->kind != STORE)
+        read_bytes(lane->value, address, step->bytes);
+    if (step->kind != LOAD)
         replay->pending.emplace_back(number, w->lane->index);
 }
 
@@ -125,9 +127,11 @@ void settle(Worker *w)
     replay->pending.clear();
 }
 
-void keep_copy(Worker *w, uint32_t number, uintptr_t shared, uintptr_t global)
+void keep_copy(Worker *w, uint32_t number, uintptr_t shared, uintptr_t global, size_t bytes)
 {
-    gr_step_lane *lane = &w->recorder->replay->steps[number].lane[w->lane->index], from = {};
+    gr_step *step = &w->recorder->replay->steps[number];
+    gr_step_lane *lane = &step->lane[w->lane->index], from = {};
+    step->bytes = (uint32_t)bytes;
     find_array(w, &from, global, 1);
     find_array(w, lane, shared, 1);
     lane->value[0] = (uint64_t)from.offset;
