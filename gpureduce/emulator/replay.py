@@ -39,14 +39,11 @@ SCHEMA = 1
 BLOCK = 64  # threads
 _MOST_FRAMES = 200
 _FOLDER = Path(__file__).parent / "page"
-_SCRIPTS = ("model.js", "scene.js", "player.js")
+_INSIDE = ("style.css", "model.js", "scene.js", "player.js")
 _MOST_BYTES = 1_000_000  # of a page
 # Orders of threads that are tried for a race. With another seed than 0, lanes and warps go from the
 # last to the first.
 _ORDERS = ("lockstep", "lockstep 1", "forward", "reverse", *(f"random {i}" for i in range(8)))
-
-# Runs a kernel once for each array of elements.
-_Record = Callable[[list[Array], Any, int, int, Schedule], Iterable[Recording]]
 
 
 class Call(NamedTuple):
@@ -132,12 +129,9 @@ class Replay(ReplayData):
         if self.beside:
             is_race = self.beside.strategy == title
             title += ": both orders of a race" if is_race else f" and {self.beside.strategy}"
-        inside = {
-            "TITLE": html.escape(title),
-            "STYLE": (_FOLDER / "style.css").read_text(),
-            "SCRIPT": "\n".join((_FOLDER / name).read_text() for name in _SCRIPTS),
-            "DATA": base64.b64encode(gzip.compress(self.to_json().encode(), 6, mtime=0)).decode(),
-        }
+        data = base64.b64encode(gzip.compress(self.to_json().encode(), 6, mtime=0)).decode()
+        inside = {name: (_FOLDER / name).read_text() for name in _INSIDE}
+        inside |= {"TITLE": html.escape(title), "DATA": data}
         made = (_FOLDER / "page.html").read_text()
         for name, value in inside.items():
             made = made.replace(f"{{{{{name}}}}}", value)
@@ -333,10 +327,13 @@ def _replayed(strategy: Any, argument: str, call: Call) -> Replay:
 
 
 def build(
-    kernel: str, call: Call, record: _Record, texts: Mapping[str, Sequence[str]],
-    input_name: str = "in", pair: tuple[int, int] | None = None,
+    kernel: str, call: Call, record: Callable[..., Iterable[Recording]],
+    texts: Mapping[str, Sequence[str]], input_name: str = "in", pair: tuple[int, int] | None = None,
 ) -> Replay:  # fmt: skip
-    """The replay of a kernel, with the dtype and the launch of `call`."""
+    """The replay of a kernel, with the dtype and the launch of `call`.
+
+    `record` runs it once for each array of elements.
+    """
     array = _elements(call)
     wanted = dtypes.in_itself(array.dtype, pair)
     conversion = dtypes.convert_for(array.dtype, wanted, pair)
@@ -384,8 +381,8 @@ def _elements(call: Call) -> Array:
     if array.dtype.kind not in "biuf" and array.dtype != wanted:
         raise TypeError(f"values must be numbers, not {array.dtype}")
     made = np.ascontiguousarray(dtypes.quietly(array.astype, wanted))
-    same = made.astype(array.dtype) == array if wanted.kind != "f" else np.ones(1, bool)
-    if not np.all(same):
+    same = np.asarray(wanted.kind == "f" or made.astype(array.dtype) == array)
+    if not same.all():
         first = int(np.argmin(same))
         raise ValueError(
             f"values[{first}] is {array[first]}, which {wanted} cannot hold: pass another dtype"

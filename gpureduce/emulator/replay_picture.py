@@ -32,13 +32,12 @@ def draw(shown: ReplayData, number: int) -> Picture:
         page.y += 16
     registers: dict[tuple[int, int], _Held] = {}  # of the block, by warp and lane
     words: dict[int | None, _Held] = {}  # of its shared memory, by byte
-    for one in shown.steps[: number + 1]:
+    for one in (one for one in shown.steps[: number + 1] if one.launch == step.launch):
         values, parts = one.results or one.values, one.result_parts or one.parts
         held = [*zip(values, parts or (None,) * len(values), strict=True)]
-        if (one.launch, one.block) == (step.launch, step.block) and one.kind != "atomic":
+        if one.block == step.block and one.kind != "atomic":
             registers |= zip([(one.warp, lane) for lane in one.lanes], held, strict=False)
-        if one.launch == step.launch:
-            words |= zip(_bytes(shown, one, step.block), held, strict=False)
+        words |= zip(_bytes(shown, one, step.block), held, strict=False)
     _draw_lanes(page, shown, number, registers)
     _draw_shared(page, shown, step, {at: held for at, held in words.items() if at is not None})
     return page.done()
@@ -106,22 +105,20 @@ def _draw_lanes(
 
 def _states(shown: ReplayData, number: int, warp: int) -> dict[int, str]:
     """What each lane of a warp does at a step."""
-    step = shown.steps[number]
-
-    def is_own(one: Step) -> bool:
-        return (one.launch, one.block, one.warp) == (step.launch, step.block, warp)
-
-    before = [*filter(is_own, shown.steps[: number + 1])]
-    after = next(filter(is_own, shown.steps[number + 1 :]), None)
-    is_masking = warp == step.warp and step.kind not in BARRIERS
-    usual = ("masked off" if is_masking else "ready") if before else "not started"
-    states = dict.fromkeys(range(32), usual)
-    if usual == "ready" and after and after.kind in BARRIERS:
-        states |= dict.fromkeys(after.lanes, "waiting at a barrier")
-    for one in before:
-        if one.kind == "end":
-            states |= dict.fromkeys(one.lanes, "ended")
-    return states | dict.fromkeys(step.lanes if warp == step.warp else (), "executing")
+    now, usual = shown.steps[number], "not started"
+    states: dict[int, str] = {}
+    for i, step in enumerate(shown.steps):
+        if (step.launch, step.block, step.warp) != (now.launch, now.block, warp):
+            continue
+        if i > number:
+            if usual == "ready" and step.kind in BARRIERS:
+                states = dict.fromkeys(step.lanes, "waiting at a barrier") | states
+            break
+        usual = "masked off" if warp == now.warp and now.kind not in BARRIERS else "ready"
+        if step.kind == "end":
+            states |= dict.fromkeys(step.lanes, "ended")
+    states |= dict.fromkeys(now.lanes if warp == now.warp else (), "executing")
+    return dict.fromkeys(range(32), usual) | states
 
 
 def _draw_shared(page: Page, shown: ReplayData, step: Step, held: dict[int, _Held]) -> None:

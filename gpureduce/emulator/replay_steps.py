@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from gpureduce.core.plan import Plan, launch_of
 from gpureduce.core.schedule import Schedule
 from gpureduce.emulator.counts import NAMES
 from gpureduce.emulator.provenance import Parts, Tracer
+from gpureduce.text import ones
 
 MOST_STEPS = traced.recorder_limits()[2]
 MOST_N = 2**14
@@ -147,9 +147,8 @@ def accesses(
     """The steps in which a thread of a block accesses an element, such as ``"shared[12]"``."""
     block, (warp, lane) = thread[0], divmod(thread[1], 32)
     for number, step in enumerate(steps):
-        is_own = (step.block, step.warp, step.line) == (block, warp, line)
-        is_own = is_own and _KINDS.get(kind, step.kind) == step.kind
-        if is_own and lane in step.lanes and step.offsets:
+        own = step.block, step.warp, step.line, _KINDS.get(kind, step.kind)
+        if own == (block, warp, line, step.kind) and lane in step.lanes and step.offsets:
             array = arrays[step.array or 0]
             index = step.offsets[step.lanes.index(lane)] // array.element
             if address == (array.name if array.count == 1 else f"{array.name}[{index}]"):
@@ -164,20 +163,19 @@ def end_at_fault(steps: list[Step], arrays: Sequence[Memory], fault: str, file: 
     """
     while steps and steps[-1].kind == "end":
         steps.pop()
-    if not (found := _FAULT.match(fault)):
-        return len(steps) - 1
-    *places, verb, name, index = found.groups()
-    line, thread, block = (int(place or 0) for place in places)
-    known = [*accesses(steps, arrays, (block, thread), line, f"{name}[{index}]")]
-    shared = [i for i, one in enumerate(arrays) if (one.name, one.space) == (name, "shared")]
-    if known or (steps and not shared):
-        return max(known, default=len(steps) - 1)
-    kind, access = "end", dict[str, Any]()
-    if shared:
-        kind, size = _KINDS[verb], arrays[shared[-1]].element
-        access = {"array": shared[-1], "offsets": (int(index) * size,), "bytes": size,
-                  "values": ("?",), "parts": (None,)}  # fmt: skip
-    steps.append(Step(0, block, thread // 32, kind, file, line, (thread % 32,), **access))
+    if found := _FAULT.match(fault):
+        *places, verb, name, index = found.groups()
+        line, thread, block = (int(place or 0) for place in places)
+        if known := [*accesses(steps, arrays, (block, thread), line, f"{name}[{index}]")]:
+            return known[-1]
+        own = [i for i, one in enumerate(arrays) if (one.name, one.space) == (name, "shared")]
+        kind, access = "end", dict[str, Any]()
+        if own:
+            kind, size = _KINDS[verb], arrays[own[-1]].element
+            access = {"array": own[-1], "offsets": (int(index) * size,), "bytes": size,
+                      "values": ("?",), "parts": (None,)}  # fmt: skip
+        if own or not steps:
+            steps.append(Step(0, block, thread // 32, kind, file, line, (thread % 32,), **access))
     return len(steps) - 1
 
 
@@ -189,12 +187,8 @@ def record(
     conversion = dtypes.convert_for(arrays[0].dtype, wanted, strategy.pair)
     plan = Plan(strategy, conversion, *launch_of(strategy, block, grid or None, None))
     for array in arrays:
-        kept, bits, fault = list[Any](), b"", ""
-        try:
-            bits, fault = running_on_device.last_sum(traced, "replay", plan, array, schedule, kept)
-        except MemoryError:
-            if not kept or len(kept[0][0]) <= MOST_STEPS * _STEP.itemsize:
-                raise
+        kept = list[Any]()
+        bits, fault = running_on_device.last_sum(traced, "replay", plan, array, schedule, kept)
         steps, places, memory, launches = kept[0]
         table, sizes = np.frombuffer(steps, _STEP), np.frombuffer(launches, "u4, u4").tolist()
         yield Recording(bits, fault, table, places, memory, sizes)
@@ -214,7 +208,7 @@ def read(
     by_row = _memories(shown, elements[0].dtype, sums, input_name)
     index, steps = {row: i for i, row in enumerate(by_row)}, []
     for i, (launch, block, warp, _, mask, size, _) in enumerate(shown.table[_HEAD].tolist()):
-        lanes, (kind, file, line) = _lanes(mask), shown.places[i]
+        lanes, (kind, file, line) = tuple(ones(mask)), shown.places[i]
         every = [run.table["lane"][i, list(lanes)] for run in (runs if i < alike else runs[:1])]
         mine, array, more = every[0], None, dict[str, Any]()
         if lanes and kind in (*ACCESSES, "copy"):
@@ -252,13 +246,10 @@ def read(
 
 def _alike(tables: Sequence[Array]) -> int:
     """How many steps of all runs are the same, but for the values; 0 if there is one run only."""
-    first, *others = (table[: min(map(len, tables))] for table in tables)
-    same = np.full(len(first) + 1, bool(others))
-    same[-1] = False
-    for one in others:
-        at = (one["lane"]["offset"] == first["lane"]["offset"]).all(axis=1)
-        same[:-1] &= at & (one[_HEAD] == first[_HEAD])
-    return int(np.argmin(same))
+    rows = [np.column_stack([*(t[name] for name in _HEAD), t["lane"]["offset"]]) for t in tables]
+    n = min(map(len, rows))
+    same = [(one[:n] == rows[0][:n]).all(axis=1) for one in rows[1:]]
+    return int(np.argmin(np.append(np.all(same, axis=0), False))) if same else 0
 
 
 def _memories(run: Recording, elements: _DType, sums: _DType, input_name: str) -> dict[int, Memory]:
@@ -279,11 +270,6 @@ def _memories(run: Recording, elements: _DType, sums: _DType, input_name: str) -
         kind = dtype.name, dtype.itemsize
         found[row] = Memory(name or "shared", space, launch, base, count, *kind)
     return found
-
-
-@lru_cache(1024)
-def _lanes(mask: int) -> tuple[int, ...]:
-    return tuple(lane for lane in range(32) if mask >> lane & 1)
 
 
 def _dtype_of(kind: str, size: int, array: Memory | None, sums: _DType) -> _DType:

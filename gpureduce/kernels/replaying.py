@@ -29,12 +29,12 @@ def replay(made: Kernel, call: Call) -> Replay:
 
     def record(arrays: list[Array], wanted: Any, *how: Any) -> list[Recording]:
         made.check_size(arrays[0].size, block)
-        found: list[Recording] = made.run(
+        shown, *others = made.run(
             "gpureduce.kernels.jobs", "record_all", made.pairs(elements, wanted), arrays, wanted,
             *how, limits=made.limits.times(len(arrays)), may_be_obsolete=True,
         )  # fmt: skip
-        told = [one.fault and faults.readable(trials.told(one.fault), made.text) for one in found]
-        return [one._replace(fault=why) for one, why in zip(found, told, strict=True)]
+        fault = shown.fault and faults.readable(trials.told(shown.fault), made.text)
+        return [shown._replace(fault=fault), *others]
 
     call = call._replace(n=n, dtype=elements, block=threads, grid=blocks)
     name, texts = made.signature.named("in") or "in", {made.file: made.text.splitlines()}
@@ -52,19 +52,15 @@ def failing(made: Kernel, verdict: Verdict) -> Replay:
         call = Call(case.n, case.dtype, case.block, case.grid or None, order)
         shown = replay(made, call)
         if shown.is_right:
-            shown = replay(made, call._replace(n=None, values=_numbers(made, case)))
+            (how,), _, _ = subjects_of(made, [case.dtype])
+            strategy = registry.STRATEGIES["sequential"]  # any: the numbers depend on the types
+            numbers = trials.subject_of(strategy, *how, made.text).numbers(case)
+            shown = replay(made, call._replace(n=None, values=numbers))
     elif verdict.races and verdict.races.races:
         return gpureduce.replay(made, race=verdict.races.races[0])
     else:
         shown = replay(made, Call(dtype=verdict.dtypes[0]))
     return dataclasses.replace(shown, start=_first_wrong(shown))
-
-
-def _numbers(made: Kernel, case: trials.Case) -> Array:
-    """The elements of a case."""
-    ((dtype, load, acc, finish),), _, _ = subjects_of(made, [case.dtype])
-    strategy = registry.STRATEGIES["sequential"]  # any: the numbers depend on the types alone
-    return trials.Subject(strategy, dtype, load, acc, finish, made.text).numbers(case)
 
 
 def _first_wrong(shown: Replay) -> int:
