@@ -92,14 +92,33 @@ def find(strategy: object, argument: str) -> registry.Strategy:
     if chosen.launches_kernels and chosen.kind not in ("segments", "keys"):
         return chosen
     why = {
-        "choice": f"{chosen.name} picks another strategy for each size and dtype: explain the one "
-        f"that gpureduce.sum(..., {chosen.name!r}).timing.strategy names",
+        "choice": f"{chosen.name} picks another strategy for each size and dtype: name the one "
+        f"that gpureduce.sum(..., {chosen.name!r}).timing.strategy tells",
         "library": f"{chosen.name} is a compiled library, whose kernels the emulator cannot run",
         "host": f"{chosen.name} runs on the processor: there are no warps to count",
         "segments": f"{chosen.name} is a step of segment_sum, and makes no sum by itself",
         "keys": f"{chosen.name} adds up by segment: call explain({chosen.name!r}, segment_ids=ids)",
     }[chosen.kind]
-    raise ValueError(f"{chosen.name} has no kernel to explain: {why}")
+    raise ValueError(f"{chosen.name} has no kernel to run on the emulator: {why}")
+
+
+def find_whole(
+    strategy: object, argument: str, dtype: npt.DTypeLike | None
+) -> tuple[registry.Strategy, np.dtype[Any]]:
+    """A strategy with a kernel that adds up whole arrays, and the dtype of the elements."""
+    chosen = find(strategy, argument)
+    if chosen.kind == "axis":
+        raise ValueError(
+            f"{chosen.name} sums along an axis: races and replays are of sums of a whole array"
+        )
+    if dtype is None:
+        dtype = "float32" if chosen.name == "exact" else "int32"
+    elements = dtypes.named(dtype)
+    if dtypes.name_of(elements) not in chosen.dtypes:
+        raise TypeError(f"{chosen.name} takes {', '.join(chosen.dtypes)}, not {dtype!r}")
+    if elements.kind == "c":
+        raise TypeError("a complex sum is two real sums: pass the dtype of a part, as float32")
+    return chosen, elements
 
 
 @named_keywords

@@ -18,6 +18,7 @@ from gpureduce.core.checks import listed, named_keywords, whole
 from gpureduce.core.plan import Plan, launch_of
 from gpureduce.core.schedule import ORDERS, Schedule, checked
 from gpureduce.emulator import race_picture
+from gpureduce.emulator.explain import find_whole
 from gpureduce.emulator.race import (
     ATOMIC,
     MISSING,
@@ -115,19 +116,8 @@ def races(
 
     if isinstance(strategy, registry.UserKernel):
         return cast(Races, strategy.call("races", n, dtype, block, grid, schedules))
-    chosen = registry.find(strategy)
-    if not chosen.launches_kernels or chosen.kind in ("axis", "segments", "keys"):
-        raise ValueError(_not_watched(chosen))
-    if dtype is None:
-        dtype = "float32" if chosen.name == "exact" else "int32"
-    dtype = dtypes.name_of(dtypes.named(dtype))
-    if dtype in chosen.dtypes and dtypes.named(dtype).kind == "c":
-        raise TypeError(
-            "races takes no complex dtype, because a complex sum is two real sums: pass the dtype "
-            "of one part, such as float32"
-        )
-    if dtype not in chosen.dtypes:
-        raise TypeError(f"{chosen.name} takes {', '.join(chosen.dtypes)}, not {dtype!r}")
+    chosen, elements = find_whole(strategy, "strategy", dtype)
+    dtype = dtypes.name_of(elements)
     blocks, grids, _ = launch_of(chosen, block, grid, None)
     alone = isinstance(schedules, (str, Schedule))
     orders = (schedules,) if alone else listed("schedules", schedules)
@@ -137,16 +127,6 @@ def races(
         n, grids = _default_size(chosen, dtype, blocks, grids)
     n = whole("n", n, 1, 2**24)  # each access is looked at
     return examine(_emulator_traced, chosen, n, dtype, (blocks, grids), orders)
-
-
-def _not_watched(strategy: registry.Strategy) -> str:
-    """Why `races` does not run a strategy."""
-    if strategy.launches_kernels:
-        what = "along an axis" if strategy.kind == "axis" else "by segment"
-        return f"{strategy.name} is for sums {what}: races runs kernels that add up a whole array"
-    if strategy.kind == "choice":
-        return f"{strategy.name} has no kernel of its own, but chooses one: name that kernel"
-    return f"{strategy.name} has no kernel of its own that the emulator could run"
 
 
 def _default_size(chosen: registry.Strategy, dtype: str, block: int, grid: int) -> tuple[int, int]:

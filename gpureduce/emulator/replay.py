@@ -26,7 +26,7 @@ from gpureduce.core.plan import launch_of
 from gpureduce.core.schedule import Schedule
 from gpureduce.emulator import provenance, replay_picture, replay_steps, replay_text
 from gpureduce.emulator.counts import Access
-from gpureduce.emulator.explain import find
+from gpureduce.emulator.explain import find_whole
 from gpureduce.emulator.explain_text import wavefront_table
 from gpureduce.emulator.picture import Picture
 from gpureduce.emulator.race import Race
@@ -309,19 +309,13 @@ def _nearest(shown: ReplayData, race: Race) -> tuple[int, int] | None:
 def _replayed(strategy: Any, argument: str, call: Call) -> Replay:
     if isinstance(strategy, registry.UserKernel):
         return cast(Replay, strategy.call("replay", call))
-    chosen, dtype = find(strategy, argument), call.dtype
-    if chosen.kind == "axis":
-        raise ValueError(
-            f"{chosen.name} sums along an axis: replay shows only sums of a whole array"
-        )
+    dtype = call.dtype
     if dtype is None:
-        is_float = chosen.name == "exact" or np.asarray(call.values).dtype.kind == "f"
-        dtype = getattr(call.values, "dtype", "float32" if is_float else "int32")
-    if dtypes.name_of(dtypes.named(dtype)) not in chosen.dtypes:
-        raise TypeError(f"{chosen.name} takes {', '.join(chosen.dtypes)}, not {dtype!r}")
+        is_float = np.asarray(call.values).dtype.kind == "f"
+        dtype = getattr(call.values, "dtype", "float32" if is_float else None)
+    chosen, dtype = find_whole(strategy, argument, dtype)
     block = BLOCK if call.block is None else call.block
     threads, blocks, _ = launch_of(chosen, block, call.grid, None)
-
     call = call._replace(dtype=dtype, block=threads, grid=blocks)
     return build(chosen.name, call, partial(replay_steps.record, chosen), sources.files())
 
