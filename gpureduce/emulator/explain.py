@@ -109,7 +109,7 @@ def find_whole(
     chosen = find(strategy, argument)
     if chosen.kind == "axis":
         raise ValueError(
-            f"{chosen.name} sums along an axis: races and replays are of sums of a whole array"
+            f"{chosen.name} sums along an axis: name a kernel that adds up a whole array"
         )
     if dtype is None:
         dtype = "float32" if chosen.name == "exact" else "int32"
@@ -117,7 +117,7 @@ def find_whole(
     if dtypes.name_of(elements) not in chosen.dtypes:
         raise TypeError(f"{chosen.name} takes {', '.join(chosen.dtypes)}, not {dtype!r}")
     if elements.kind == "c":
-        raise TypeError("a complex sum is two real sums: pass the dtype of a part, as float32")
+        raise TypeError("a complex sum is two real sums: pass the dtype of a part, such as float32")
     return chosen, elements
 
 
