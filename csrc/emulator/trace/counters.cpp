@@ -148,8 +148,10 @@ template <typename Record> static void with_memory(Worker *w, gr_recorder *r, Re
         record();
     } catch (const std::bad_alloc &) {
         r->failed = true;
-        cudaError_t error = r->replay ? cudaErrorLaunchFailure : cudaErrorMemoryAllocation;
-        launch_failed(w->launch, error, "no memory for more steps");
+        if (r->replay)
+            launch_failed(w->launch, cudaErrorLaunchFailure, "no memory for more steps");
+        else
+            launch_failed(w->launch, cudaErrorMemoryAllocation, "");
     }
 }
 
