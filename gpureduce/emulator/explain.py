@@ -99,7 +99,7 @@ def find(strategy: object, argument: str) -> registry.Strategy:
         "segments": f"{chosen.name} is a step of segment_sum, and makes no sum by itself",
         "keys": f"{chosen.name} adds up by segment: call explain({chosen.name!r}, segment_ids=ids)",
     }[chosen.kind]
-    raise ValueError(f"{chosen.name} has no kernel to run on the emulator: {why}")
+    raise ValueError(f"{chosen.name} has no kernel of its own to run: {why}")
 
 
 def find_whole(
