@@ -172,7 +172,7 @@ def check(body: str) -> gpureduce.Verdict:
     return gpureduce.check(f"{HEAD}{body}\n}}\n", device="emulator", hint=False)
 
 
-@pytest.mark.parametrize("name", some(EARLY, 3))
+@pytest.mark.parametrize("name", some(EARLY, 7))
 def test_a_ticket_that_is_drawn_before_the_store(name):
     verdict = check(EARLY[name])
     assert not verdict and verdict.condition is None, str(verdict)
@@ -184,7 +184,7 @@ def test_a_ticket_that_is_drawn_before_the_store(name):
     assert {"read", "write"} in kinds, str(verdict)
 
 
-@pytest.mark.parametrize("name", some(LOCKS, 3))
+@pytest.mark.parametrize("name", some(LOCKS, 4))
 def test_a_lock_that_two_blocks_may_hold_or_none_waits_for(name):
     verdict = check(LOCKS[name])
     assert not verdict and verdict.condition is None, str(verdict)
@@ -193,7 +193,7 @@ def test_a_lock_that_two_blocks_may_hold_or_none_waits_for(name):
     )
 
 
-@pytest.mark.parametrize("name", some(RIGHT, 3))
+@pytest.mark.parametrize("name", some(RIGHT, 6))
 def test_right(name):
     verdict = check(RIGHT[name])
     assert verdict and verdict.condition is None, str(verdict)

@@ -15,7 +15,7 @@ import pytest
 
 import gpureduce
 from gpureduce.kernels import replaying, trials
-from user_kernels import FIVE, INDEX_BUG, PUZZLE_WITHOUT_BARRIER, TREE, alone, plain, some
+from user_kernels import FIVE, TREE, alone, plain, some
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="no compiler")
 
@@ -39,59 +39,40 @@ def test_the_loop_is_quick():
     assert again.compile_s < 0.5
 
 
-def test_a_puzzle_that_passes_without_its_barrier():
-    """GPU-Puzzles#14: threads that run in order give the right sum."""
-    verdict = gpureduce.check(PUZZLE_WITHOUT_BARRIER)
-    assert not verdict and not verdict.right and verdict.hint is None
-    assert "reverse" in verdict.failures[0].case.order or "random" in verdict.failures[0].case.order
-    assert {race.missing for race in verdict.races.races} & {"__syncthreads()", "__syncwarp()"}
-
-
 def test_a_ticket_that_is_not_left_at_zero():
     """A first sum is right, and a second one in the same process is not."""
     text = gpureduce.source("last_block").text
     left = text.replace("atomicInc(ticket, gridDim.x - 1)", "atomicAdd(ticket, 1u)")
-    assert left != text and gpureduce.check(text, "int32")
+    assert left != text
     verdict = gpureduce.check(left, "int32")
     assert not verdict.right and "a second sum with the same scratch" in verdict.failures[0].fault
-    marks = gpureduce.source("tiles").text
-    assert gpureduce.check(marks, "int32")
 
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [
+    some([
         ("no barrier", ["reverse order", "missing: __sync"]),
-        ("shifted", ["Wrong for n = 2,", "element 0 was left out; element 1 was added twice"]),
-        (
-            "halves",
-            ["right for blocks that are powers of two", "Wrong for 96, 160", "24, 12, 6, 3, 1"],
-        ),
         ("+=", ["lockstep order", "block 0, thread", "block 1, thread"]),
+        ("shifted", ["Wrong for n = 2,", "element 0 was left out; element 1 was added twice",
+                     "shifted: no race in 2 orders of threads"]),
+        ("halves", ["right for blocks that are powers of two", "Wrong for 96, 160",
+                    "24, 12, 6, 3, 1"]),
         ("no test", ["right where n fills its blocks", "thread 4 reads in[4]; in has 1 element"]),
-    ],
-)
+    ], 2),
+)  # fmt: skip
 def test_the_five_wrong_kernels_of_the_documentation(name, said):
     found = str(gpureduce.check(FIVE[name], hint=False))
     assert all(text in found for text in said), found
 
 
-def test_an_index_bug_that_uniform_numbers_hide():
-    verdict = gpureduce.check(INDEX_BUG)
-    failure = verdict.failures[0]
-    assert not verdict.right and failure.case.n == 2 and verdict.hint is None
-    assert failure.elements == "element 0 was left out; element 1 was added twice"
-    assert not verdict.races  # a wrong index, and no race
-
-
 @pytest.mark.parametrize(
     ("bug", "n", "elements"),
-    [
+    some([
+        ("i < n && (n < 200 || i % 64)", 200, "elements 0, 64, 128, 192 were left out"),
         ("i < n && i != 70", 71, "element 70 was left out"),
         ("i + 1 < n", 1, "element 0 was left out"),
-        ("i < n && (n < 200 || i % 64)", 200, "elements 0, 64, 128, 192 were left out"),
-    ],
-)
+    ], 3),
+)  # fmt: skip
 def test_elements_that_are_left_out(bug, n, elements):
     verdict = gpureduce.check(TREE.replace("i < n ?", f"{bug} ?"), "int32")
     failure = verdict.failures[0]
@@ -281,8 +262,8 @@ def test_another_seed_tries_other_sizes():
 def test_every_dtype():
     names = [name for name in gpureduce.kernel(TREE).dtypes if name != "bfloat16"]
     assert len(names) == 12
-    verdict = gpureduce.check(TREE, names[1::4])
-    assert verdict and verdict.dtypes == tuple(names[1::4])
+    verdict = gpureduce.check(TREE, names[1::6])
+    assert verdict and verdict.dtypes == tuple(names[1::6])
     wrong = gpureduce.check(TREE.replace("i < n ?", "i + 1 < n ?"), names[::6])
     assert [f.case.dtype for f in wrong.failures] == names[::6]
     assert all(f.case.n <= 4 and f.elements.endswith("left out") for f in wrong.failures)
@@ -302,7 +283,7 @@ def test_every_dtype():
             ("vector_load", "last_block"),
             ("tiles", None),
         ],
-        every=3,
+        every=5,
     ),
 )
 def test_hints_lead_up_the_ladder(rung, hint):
@@ -374,7 +355,7 @@ _ENDED = {
 }
 
 
-@pytest.mark.parametrize("name", _ENDED)
+@pytest.mark.parametrize("name", some(_ENDED, 2))
 def test_threads_that_end_without_their_warps_barrier(name):
     """As if they had arrived: the sums are right on the emulator, and on today's cards."""
     verdict = gpureduce.check(_ENDED[name], "int32", device="emulator")

@@ -36,6 +36,7 @@ def program(tmp_path):
 
 
 @needs_nvcc
+@pytest.mark.slow
 def test_cmake_builds_it(program):
     assert program.exists()
 
@@ -48,6 +49,7 @@ def test_cmakes_program(program):
 
 
 @needs_nvcc
+@pytest.mark.slow
 def test_functions_for_numba(tmp_path):
     """As PTX and as an LTO object. Two files that include the header are linked together."""
     nvcc, source = toolkit.find("nvcc"), FOLDER / "for_numba.cu"

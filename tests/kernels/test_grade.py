@@ -28,7 +28,7 @@ def test_there_are_assignments():
         assert sum(path.parts[0] == name for path in WRONG) >= 3
 
 
-@pytest.mark.parametrize("path", some(FILES, 9), ids=str)
+@pytest.mark.parametrize("path", some(FILES, 27), ids=str)
 def test_an_assignment(path):
     """The reference gets all points and the start file none. A wrong solution loses some."""
     one = assignments.find(str(ASSIGNMENTS / path.parts[0]))
@@ -269,13 +269,13 @@ def test_the_dtypes_are_the_kernels_own():
 
 
 @pytest.mark.parametrize(
-    "change",
-    [("        __syncthreads();\n", ""), ("stride = 512", "stride = blockDim.x / 2"),
-     ("__syncthreads();\n    for", "if (tid < 5) __syncthreads();\n    for")],
+    ("old", "new"),
+    some([("        __syncthreads();\n", ""), ("stride = 512", "stride = blockDim.x / 2"),
+          ("__syncthreads();\n    for", "if (tid < 5) __syncthreads();\n    for")], 3),
 )  # fmt: skip
-def test_without_hints_nothing_says_what_to_mend(change):
+def test_without_hints_nothing_says_what_to_mend(old, new):
     spec = {"dtypes": ["int32"], "require": [{"rule": "right"}, {"rule": "no races"}]}
-    text = TREE.replace(*change)
+    text = TREE.replace(old, new)
     remedies = re.compile(
         r"(?i)missing|put a|start at the next|mend|lift this|take it|to try next|--assume"
     )
@@ -308,7 +308,7 @@ def test_a_rule_has_an_exit_status(tmp_path, capsys):
     assert main([*words, "3"]) == 2 and "--rule must be from 1 to 2" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("where", ["blocks=powers_of_two", "blocks=256 sizes=full_blocks"])
+@pytest.mark.parametrize("where", some(["blocks=powers_of_two", "blocks=256 sizes=full_blocks"], 2))
 def test_no_comment_says_where_a_kernel_is_to_be_right(where):
     """That is for the spec to say: `check` tries a kernel there alone."""
     text = TREE.replace("stride = 512", "stride = blockDim.x / 2")

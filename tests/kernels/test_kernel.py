@@ -478,14 +478,14 @@ HOSTILE = (
 def test_texts_that_once_took_minutes_to_read(words):
     """Patterns that were tried from each of many places, to the end of the text."""
     head = "template <typename In, typename Acc> __global__ void f(In "
-    text = head + words * (100_000 // len(words)) + "in, Acc *out, size_t n)\n{ out[0] = in[0]; }\n"
+    text = head + words * (30_000 // len(words)) + "in, Acc *out, size_t n)\n{ out[0] = in[0]; }\n"
     start = time.perf_counter()
     with contextlib.suppress(gpureduce.KernelError):
         gpureduce.kernel(text)
-    assert time.perf_counter() - start < 60  # 1 to 3
+    assert time.perf_counter() - start < 20  # 0.1 to 0.3
 
 
-LONG = 100_000
+LONG = 30_000
 LONG_TEXTS = {
     "gaps before a kernel": "extern" + " " * LONG + "x;\n" + plain("out[0] = in[0];"),
     "a name": plain("out[0] = in[0];").replace("size_t n", "size_t " + "n" * LONG),

@@ -125,7 +125,7 @@ def check(text: str) -> gpureduce.Verdict:
     return gpureduce.check(text, device="emulator", hint=False)
 
 
-@pytest.mark.parametrize("name", some(SECOND, 4))
+@pytest.mark.parametrize("name", some(SECOND, 8))
 def test_a_constant_that_bounds_the_second_element_is_the_size(name):
     before, body = SECOND[name]
     head = "__global__ void f(const float *in, float *out)\n{\n    __shared__ float s[1024];\n"
@@ -138,7 +138,7 @@ def test_a_constant_that_bounds_the_second_element_is_the_size(name):
     assert not wrong and wrong.condition is None
 
 
-@pytest.mark.parametrize("name", some(PARTIALS, 4))
+@pytest.mark.parametrize("name", some(PARTIALS, 8))
 def test_the_number_of_partial_sums_is_no_stride(name):
     text = WARPS.replace("LOOP", PARTIALS[name])
     assert gpureduce.kernel(text).options["elements"] == "1"
@@ -190,8 +190,9 @@ WORDS = ["struct ", "enum ", "template<", "struct S { ", "enum E { A = 1, ", "st
          "void f() {}\n", "#define A struct \n", "int a = gridDim.x * 2;"]  # fmt: skip
 
 
-@pytest.mark.parametrize("word", WORDS)
-@pytest.mark.parametrize("place", ["before", "behind", "inside"])
+@pytest.mark.parametrize(
+    ("word", "place"), [*zip(WORDS, ["before", "behind", "inside"] * 3, strict=True)]
+)
 def test_a_long_text_is_read_at_once(word, place):
     kernel = "__global__ void g(const float *in, float *out, int n)\n{\n    // here\n" \
              "    atomicAdd(out, in[blockIdx.x * blockDim.x + threadIdx.x]);\n}\n"  # fmt: skip

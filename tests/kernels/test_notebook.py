@@ -111,7 +111,9 @@ def test_the_command(tmp_path, capsys):
     assert "nothing wrong found" in capsys.readouterr().out
     page = tmp_path / "page.html"
     with pytest.raises(SystemExit) as status:
-        main(["check", str(tmp_path / "wrong.cu"), "--json", "--html", str(page)])
+        main(
+            ["check", str(tmp_path / "wrong.cu"), "--dtype", "int32", "--json", "--html", str(page)]
+        )
     assert status.value.code == 1
     told = json.loads(capsys.readouterr().out)
     assert told["passes"] is False and told["failures"][0]["counted"] == [[0, 0]]
