@@ -126,18 +126,14 @@ def test_conflicts_of_one_warp_alone_must_be_equal(ncu, command):
     assert "interleaved_idx int64, one warp alone, shared_load_conflicts: model 8, hard" in out
 
 
-@pytest.mark.parametrize(
-    ("variable", "said"),
-    [("FAKE_NCU_FAILS", "returned an error code"), ("FAKE_NCU_REFUSES", "out of registers")],
-)
-def test_one_kernel_that_fails_does_not_cost_the_others(ncu, command, variable, said):
-    ncu.setenv(variable, "sequential")
+def test_one_kernel_that_fails_does_not_cost_the_others(ncu, command):
+    ncu.setenv("FAKE_NCU_FAILS", "sequential")
     status, out, _ = command(*VERIFY, "--json", "--strategies", "sequential", "warp_shfl")
     found = json.loads(out)
     assert status == 1 and {row[0] for row in found["rows"]} == {"warp_shfl"}
     launches = [["sequential", 1024, 64], ["sequential", 5000, 64], ["sequential", 32, 32]]
     assert [row[:3] for row in found["failures"]] == launches
-    assert all(said in row[-1] for row in found["failures"])
+    assert all("returned an error code" in row[-1] for row in found["failures"])
 
 
 @pytest.mark.parametrize(
