@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import fcntl
+import gc
 import json
 import os
 import shutil
@@ -50,6 +51,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         seen.add(test)
     config.hook.pytest_deselected(items=left)
     items[:] = kept
+
+
+def pytest_collection_finish() -> None:
+    """Garbage collection skips the tests and their modules, which stay until the end."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)  # unknown without xdist

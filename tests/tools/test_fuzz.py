@@ -15,8 +15,8 @@ FUZZ = ROOT / "tools" / "fuzz"
 pytestmark = pytest.mark.skipif(not FUZZ.exists(), reason="no tools beside the tests")
 
 CASES = {
-    "dlpack": 300, "interface": 300, "npy": 150, "files": 150, "accumulator": 150, "cli": 40,
-    "threads": 20, "interrupts": 60, "allocations": 60,
+    "dlpack": 100, "interface": 100, "npy": 50, "files": 50, "accumulator": 50, "cli": 20,
+    "threads": 10, "interrupts": 30, "allocations": 30,
 }  # fmt: skip
 SHIMMED = ("interrupts", "allocations")
 
