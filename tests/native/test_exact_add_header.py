@@ -259,6 +259,7 @@ def test_a_million_sums_and_a_thousand_orders(card, kind):
         check(sums(card, kind, row[0], way=way, runs=1000), row, fmt)
 
 
+@pytest.mark.slow
 def test_nvcc_compiles_it(built_once):
     if not toolkit.find("nvcc"):
         pytest.skip("no nvcc")
