@@ -58,6 +58,16 @@ def special(rng, shape, dtype):
 
 
 MAKERS = [normal, near_each_other, equal, ties, of_all_sizes, special]
+# Usual elements of each dtype, and each hard kind of elements with one or two of them.
+KINDS = [
+    *((dtype, normal) for dtype in FLOATS),
+    ("float16", equal), ("float16", of_all_sizes), ("bfloat16", ties), ("bfloat16", special),
+    ("float32", near_each_other), ("float32", of_all_sizes), ("float64", near_each_other),
+    ("float64", special),
+]  # fmt: skip
+each_kind = pytest.mark.parametrize(
+    ("dtype", "make"), KINDS, ids=[f"{dtype}-{make.__name__}" for dtype, make in KINDS]
+)
 
 
 def made(rng, make, shape, dtype):
@@ -75,8 +85,7 @@ def assert_same(found, want):
     assert found.tobytes() == want.tobytes()
 
 
-@pytest.mark.parametrize("make", MAKERS, ids=lambda one: one.__name__)
-@pytest.mark.parametrize("dtype", FLOATS)
+@each_kind
 def test_the_bits_of_the_host(dtype, make):
     rng = np.random.default_rng(1)
     for shape in SHAPES if make is normal else FEW:

@@ -7,7 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
-from test_exact_functions_on_device import FLOATS, MAKERS, axes_of, made
+from test_exact_functions_on_device import FLOATS, MAKERS, axes_of, each_kind, made
 
 from cases import numpy_dtype
 from gpureduce import exact
@@ -79,8 +79,7 @@ def views_of(x):
     return [x, *([x.T, x[::-1, ::2]] if x.ndim == 2 and x.size else [])]
 
 
-@pytest.mark.parametrize("make", MAKERS, ids=lambda one: one.__name__)
-@pytest.mark.parametrize("dtype", FLOATS)
+@each_kind
 def test_where(dtype, make):
     rng = np.random.default_rng(1)
     for shape in SHAPES if make is MAKERS[0] else FEW:
@@ -92,8 +91,7 @@ def test_where(dtype, make):
                         compare(function, there[0], x, axis, where=(there[1], mask), **how)
 
 
-@pytest.mark.parametrize("make", MAKERS, ids=lambda one: one.__name__)
-@pytest.mark.parametrize("dtype", FLOATS)
+@each_kind
 def test_nans_are_left_out(dtype, make):
     rng = np.random.default_rng(2)
     for shape in SHAPES if make is MAKERS[0] else FEW:
@@ -134,8 +132,7 @@ def test_where_beside_nans_and_results_in_out():
     assert var.to_numpy().tobytes() == want.var.tobytes()
 
 
-@pytest.mark.parametrize("make", MAKERS, ids=lambda one: one.__name__)
-@pytest.mark.parametrize("dtype", FLOATS)
+@each_kind
 def test_given_means(dtype, make):
     rng = np.random.default_rng(4)
     for shape in [(7, 33), (300, 2), (3, 4, 50), (0, 3)] if make is MAKERS[0] else FEW:
@@ -152,8 +149,7 @@ def test_given_means(dtype, make):
                     compare(exact.var, on_device(x), x, axis, mean=m, keepdims=True)
 
 
-@pytest.mark.parametrize("make", MAKERS, ids=lambda one: one.__name__)
-@pytest.mark.parametrize("dtype", FLOATS)
+@each_kind
 def test_weights(dtype, make):
     rng = np.random.default_rng(5)
     for shape in [(3000,), (7, 33), (300, 2), (3, 4, 50)]:

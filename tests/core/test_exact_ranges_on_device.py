@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_exact_functions_on_device import FLOATS, MAKERS, made
+from test_exact_functions_on_device import MAKERS, each_kind, made
 from test_exact_masks_on_device import card_arrays, compare, emulator  # noqa: F401
 
 from cases import numpy_dtype
@@ -40,8 +40,7 @@ def segments_of(rng, n, count):
     return ids, offsets
 
 
-@pytest.mark.parametrize("make", MAKERS, ids=lambda one: one.__name__)
-@pytest.mark.parametrize("dtype", FLOATS)
+@each_kind
 def test_segments(dtype, make):
     rng = np.random.default_rng(1)
     for shape, count in [((0,), 2), ((1,), 1), ((1000,), 20), ((3000,), 2), ((60, 7), 9),
@@ -75,8 +74,7 @@ def test_long_segments_share_blocks():
         compare(function, OfLibrary(x), x, offsets=(OfLibrary(offsets), offsets), **how)
 
 
-@pytest.mark.parametrize("make", MAKERS, ids=lambda one: one.__name__)
-@pytest.mark.parametrize("dtype", FLOATS)
+@each_kind
 def test_windows(dtype, make):
     rng = np.random.default_rng(4)
     for shape in [(0,), (1,), (60,), (3, 20), (2, 5, 4), (0, 3)]:

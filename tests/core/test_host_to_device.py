@@ -38,13 +38,15 @@ def test_the_same_bits(sent, device, dtype, strategy):
 
 
 @on_devices
-@pytest.mark.parametrize("strategy", ["fast", "exact"])
-@pytest.mark.parametrize("dtype", ["float32", "int8", "float64"])
+@pytest.mark.parametrize(
+    ("dtype", "strategy"),
+    [("float32", "exact"), ("int8", "fast"), ("float64", "fast"), ("float64", "exact")],
+)
 def test_around_the_size_of_the_staging_ring(sent, device, dtype, strategy):
     most = RING // np.dtype(dtype).itemsize
     whole = array_of(dtype, most + 64)
     for n in (most - 1, most, most + 1):
-        for offset in (0, 1, 7):
+        for offset in (0, 7):
             array = whole[offset : offset + n]
             long = gpureduce.sum(array, strategy, device=device)
             assert same_bits(sent(array, strategy).value, long.value), (n, offset)
@@ -77,7 +79,7 @@ def test_arrays_in_a_row(sent, device, strategy, monkeypatch):
 
 
 @on_devices
-@pytest.mark.parametrize("threads", [1, 2, 3, 64])
+@pytest.mark.parametrize("threads", [1, 3, 64])
 def test_any_number_of_threads(sent, device, threads, monkeypatch):
     monkeypatch.setenv("GPUREDUCE_THREADS", str(threads))
     near = (2**21 - 4, 2**21, 2**21 + 4, RING, RING + 4)

@@ -69,7 +69,7 @@ def counts(strategy):
     found = g.explain(strategy, n=2**21, sample=False)
     return {k: v for k, v in vars(found).items() if k == "counts"}
 
-large = np.ones(2**25, np.float32)
+large = np.ones(2**24, np.float32)
 handler()  # a handler that interrupts an import of what it uses would find half a module
 inner.clear()
 expected = counts("grid_sync")
@@ -173,8 +173,7 @@ sys.modules["slow"] = Slow()
     ],
 )
 def test_the_interpreter_ends_while_a_daemon_thread_sums(call):
-    for _ in range(2):
-        run_python(END.format(call=call), GPUREDUCE_THREADS="3")
+    run_python(END.format(call=call), GPUREDUCE_THREADS="3")
 
 
 IMPORTS_OF_RANDOM_NUMBERS = """
