@@ -62,11 +62,6 @@ def test_many_blocks(strategy, dtype, device, count_sum):
         count_sum(strategy, dtype)
 
 
-@pytest.mark.parametrize(("strategy", "dtype"), [p for p in PAIRS if p[1] == "float32"])
-def test_a_long_array(strategy, dtype):
-    run(strategy, array_of(dtype, 2**18 + 1), "emulator")
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize(("strategy", "dtype"), PAIRS)
 def test_a_million_on_the_card(strategy, dtype, count_sum):

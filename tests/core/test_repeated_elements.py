@@ -7,7 +7,6 @@ import pytest
 
 import gpureduce
 from cases import run_python
-from producers import ByInterface
 
 AT_ONCE = 2**23  # elements per launch of the emulator
 
@@ -64,13 +63,6 @@ def test_named_kernels(strategy):
     n = AT_ONCE + 1
     array = repeated(np.arange(4.0), (n, 4))
     assert add(array, strategy, axis=0).value.tolist() == [0, n, 2 * n, 3 * n]
-
-
-def test_arrays_on_the_device():
-    n = AT_ONCE + 1
-    array = repeated(np.arange(4.0), (n, 4))
-    found = add(ByInterface(array), "exact", axis=0).value
-    assert found.to_numpy().tolist() == [0, n, 2 * n, 3 * n]
 
 
 @pytest.mark.parametrize("step", [1, -1])

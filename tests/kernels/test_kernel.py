@@ -463,28 +463,6 @@ def test_heads(head):
     assert gpureduce.sum(array, k, block=64)[0] == 8
 
 
-HOSTILE = (
-    "/*",
-    '\\"',
-    "extern __shared__ a ",
-    "int a, ",
-    "gridDim",
-    "__device__ inline ",
-    "template <",
-)
-
-
-@pytest.mark.parametrize("words", HOSTILE)
-def test_texts_that_once_took_minutes_to_read(words):
-    """Patterns that were tried from each of many places, to the end of the text."""
-    head = "template <typename In, typename Acc> __global__ void f(In "
-    text = head + words * (30_000 // len(words)) + "in, Acc *out, size_t n)\n{ out[0] = in[0]; }\n"
-    start = time.perf_counter()
-    with contextlib.suppress(gpureduce.KernelError):
-        gpureduce.kernel(text)
-    assert time.perf_counter() - start < 20  # 0.1 to 0.3
-
-
 LONG = 30_000
 LONG_TEXTS = {
     "gaps before a kernel": "extern" + " " * LONG + "x;\n" + plain("out[0] = in[0];"),
@@ -492,13 +470,23 @@ LONG_TEXTS = {
     "gaps in a stride": plain("gridDim.x" + " " * LONG + "; out[0] = in[0];"),
     "gaps in an atomic": plain("atomicAdd(" + " " * LONG + "; out[0] = in[0];"),
 }
+# Patterns were tried from each of many places, to the end of the text: this took minutes.
+REPEATED = ["/*", '\\"', "extern __shared__ a ", "int a, ", "gridDim", "__device__ inline ",
+            "template <"]  # fmt: skip
+HEAD = "template <typename In, typename Acc> __global__ void f(In "
+LONG_TEXTS |= {
+    words: HEAD + words * (LONG // len(words)) + "in, Acc *out, size_t n)\n{ out[0] = in[0]; }\n"
+    for words in REPEATED
+}
 
 
 @pytest.mark.parametrize("text", LONG_TEXTS.values(), ids=LONG_TEXTS)
-def test_long_words_and_gaps_are_read_once(text):
+def test_long_texts_are_read_once(text):
+    refused = [gpureduce.KernelError] if text.startswith(HEAD) else []
     start = time.perf_counter()
-    gpureduce.kernel(text)
-    assert time.perf_counter() - start < 30  # less than 1
+    with contextlib.suppress(*refused):
+        gpureduce.kernel(text)
+    assert time.perf_counter() - start < 20  # less than 1
 
 
 def test_empty_lines_of_a_file_are_read_once(tmp_path):

@@ -74,13 +74,11 @@ def test_what_dask_knows_of_a_result(axis, keepdims):
             da.utils.assert_eq(found, found.compute())
 
 
-AXES = [None, 0, 1, -1, (0, 2), (), (0, 1, 2)]
-
-
 @pytest.mark.parametrize(
     ("chunks", "axis"),
-    [(CHUNKS[(i + more) % 5], axis) for i, axis in enumerate(AXES) for more in (0, 2)],
-)
+    [(CHUNKS[(i + more) % 5], axis) for more in (0, 2)
+     for i, axis in enumerate([None, 0, 1, -1, (0, 2), (), (0, 1, 2)])],
+)  # fmt: skip
 def test_chunks_and_trees_do_not_matter(chunks, axis):
     x = da.from_array(ARRAY, chunks=chunks)
     for split_every, keepdims in ((None, True), (2, False), ({0: 2, 1: 3, 2: 4}, False)):
