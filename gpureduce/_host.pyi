@@ -210,6 +210,7 @@ def unrounded_segments(
     load: int,
     term: int,
     out: _Array,
+    skips: bool = ...,
     /,
 ) -> int: ...
 def finish_plainly(
@@ -243,6 +244,7 @@ def sum_segments(
     source: int,
     wanted: int,
     initial: int | tuple[tuple[float, ...], ...],
+    skips: bool = ...,
     /,
 ) -> tuple[float, int]: ...
 def are_bools(array: _Array, /) -> bool: ...

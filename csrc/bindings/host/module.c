@@ -124,10 +124,11 @@ static PyMethodDef methods[] = {
      "Stores the sum of the elements of a segment up to each, rounded once. `before`: the digits "
      "of a sum before each row."},
     {"sum_segments", gr_py_sum_segments, METH_VARARGS,
-     "sum_segments(values, ids, offsets, out, source, wanted, initial)\n--\n\n"
-     "Stores the sums by segment in `out`: (ms, the first row whose id is out of range or -1)."},
+     "sum_segments(values, ids, offsets, out, source, wanted, initial, skips=False)\n--\n\n"
+     "Stores the sums by segment in `out`: (ms, the first row whose id is out of range or -1). If "
+     "`skips`, rows with negative ids are left out."},
     {"unrounded_segments", gr_py_unrounded_segments, METH_VARARGS,
-     "unrounded_segments(values, ids, offsets, segments, load, term, out)\n--\n\n"
+     "unrounded_segments(values, ids, offsets, segments, load, term, out, skips=False)\n--\n\n"
      "Stores the sums of terms by segment in four planes, of as many numbers each as `out` has in "
      "a row: the first row whose id is out of range or -1."},
     {"cpu_error_factor", gr_py_cpu_error_factor, METH_VARARGS,
