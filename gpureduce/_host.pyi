@@ -130,6 +130,7 @@ class Exact:
 def sum_array(
     array: _Array, exactly: bool, common: Callable[[np.dtype[Any], bool], dict[str, Any]] | None, /
 ) -> SumResult | None: ...
+def unrounded_axes(array: _Array, axes: tuple[int, ...], out: _Array, /) -> bool: ...
 @overload
 def sum_axis(
     array: _Array,

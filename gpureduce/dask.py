@@ -80,10 +80,13 @@ def sum(
     is_exact = strategy == "exact" and dtypes.is_exact(result)
     if is_exact and not _are_whole(x, axis):
         return _exact_sum(x, _partial, axis, result, keepdims, split_every)
-    part = result if is_exact else dtypes.rounded_later(conversion).result
+    part: Any = result if is_exact else dtypes.rounded_later(conversion).result
+    strategy = "auto" if part.kind in "iu" else strategy
+    part = None if part == dtypes.convert(x.dtype, None).result else part  # in less time
     return da.reduction(
-        x, partial(_sums, strategy=strategy, dtype=part), partial(_total, result=result), axis=axis,
-        keepdims=keepdims, dtype=result, split_every=split_every, name="sum",
+        x, partial(_sums, strategy=strategy, dtype=part),
+        _only if is_exact else partial(_total, result=result), axis=axis, keepdims=keepdims,
+        dtype=result, split_every=split_every, name="sum", concatenate=not is_exact,
         meta=_meta(x, axis, keepdims, result),
     )  # fmt: skip
 
@@ -371,7 +374,7 @@ def _blocks(found: Any) -> Iterator[Any]:
 
 def _rounded(found: Any, axis: tuple[int, ...], keepdims: bool, *, result: np.dtype[Any]) -> Any:
     """Adds the last sums and rounds them."""
-    return _only(chunk_sums.rounded(_merged(found, axis, keepdims), result), axis, keepdims)
+    return _only(chunk_sums.rounded([*_blocks(found)], result), axis, keepdims)
 
 
 def _finished(
@@ -400,14 +403,15 @@ def _made_of(
 def _only(found: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
     """The only block, with axes of size 1 or without."""
     (made,) = _blocks(found)
-    return made if keepdims else np.squeeze(made, axis)[()]
+    shape = [n for i, n in enumerate(made.shape) if i not in axis]
+    return made if keepdims else made.reshape(shape)[()]
 
 
 def _sums(
-    chunk: Any, axis: tuple[int, ...], keepdims: bool, *, strategy: str, dtype: np.dtype[Any]
-) -> Any:
+    chunk: Any, axis: tuple[int, ...], keepdims: bool, *, strategy: str,
+    dtype: np.dtype[Any] | None,
+) -> Any:  # fmt: skip
     """The rounded sums of a chunk, as a NumPy array."""
-    strategy = "auto" if dtype.kind in "iu" else strategy
     found = _sum(chunk, strategy, dtype, timing=False, axis=axis, keepdims=True).value
     return found.get() if arrays.lies_on_a_gpu(found) else found
 

@@ -98,6 +98,10 @@ static PyMethodDef methods[] = {
      "The SumResult of an array that needs no conversion, by `exact` or `cpu`; None for other "
      "objects. common(dtype, exactly) returns the fields of a Timing that such sums have in "
      "common; None: the sum is not timed."},
+    {"unrounded_axes", gr_py_unrounded_axes, METH_VARARGS,
+     "unrounded_axes(array, axes, out)\n--\n\n"
+     "Stores the sums along axes, as three floats and a bound of their error each, which are along "
+     "the first axis of `out`. Reduced axes have size 1 there. Whether all bounds are 0."},
     {"sum_axis", (PyCFunction)(void (*)(void))gr_py_sum_axis, METH_FASTCALL,
      "sum_axis(array, axis, keepdims, exactly, common[, details])\n--\n\n"
      "The sums along axes by `exact` or `cpu`. Without `details`: a SumResult; None for arrays and "
