@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -18,6 +17,7 @@ import dask.array as da
 import numpy as np
 import numpy.typing as npt
 from dask.array.utils import validate_axis
+from dask.core import flatten
 
 from gpureduce import exact
 from gpureduce.core import arrays, chunk_sums, digits, dtypes, groups, running
@@ -360,21 +360,12 @@ def _partial(chunk: Any, axis: tuple[int, ...], keepdims: bool, **how: Any) -> A
 
 def _merged(found: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
     """The sums of several chunks. The axes that are added up have size 1."""
-    return chunk_sums.merged([*_blocks(found)])
-
-
-def _blocks(found: Any) -> Iterator[Any]:
-    """The blocks of nested lists, or a single one."""
-    if not isinstance(found, list):
-        yield found
-        return
-    for one in found:
-        yield from _blocks(one)
+    return chunk_sums.merged([*flatten([found])])
 
 
 def _rounded(found: Any, axis: tuple[int, ...], keepdims: bool, *, result: np.dtype[Any]) -> Any:
     """Adds the last sums and rounds them."""
-    return _only(chunk_sums.rounded([*_blocks(found)], result), axis, keepdims)
+    return _only(chunk_sums.rounded([*flatten([found])], result), axis, keepdims)
 
 
 def _finished(
@@ -402,7 +393,7 @@ def _made_of(
 
 def _only(found: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
     """The only block, with axes of size 1 or without."""
-    (made,) = _blocks(found)
+    (made,) = flatten([found])
     shape = [n for i, n in enumerate(made.shape) if i not in axis]
     return made if keepdims else made.reshape(shape)[()]
 

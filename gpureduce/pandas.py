@@ -25,7 +25,7 @@ import pandas as pd
 from gpureduce import exact
 from gpureduce.core.checks import whole
 from gpureduce.core.dtypes import Array, number_name
-from gpureduce.core.groups import SomeRows
+from gpureduce.core.groups import SomeRows, some_rows
 from gpureduce.core.registry import NUMBERS
 
 __all__ = ["ExactAccessor", "GroupBy", "Rolling", "groupby"]
@@ -138,7 +138,7 @@ class GroupBy(_Statistics):
             sizes = self._grouped.size()
             ids = self._grouped.ngroup().fillna(-1).to_numpy(np.intp)  # of groups that have rows
             found = sizes.index, np.append(np.flatnonzero(sizes.to_numpy()), -1)[ids]
-        return SomeRows(found[1], _counts(found[1], len(found[0]))), found[0]
+        return some_rows(found[1], len(found[0])), found[0]
 
     def _one(self, kind: str, column: Any, rows: SomeRows, size: int, how: dict[str, Any]) -> Any:
         dtype = column.dtype
@@ -146,13 +146,12 @@ class GroupBy(_Statistics):
         own = _numbers(dtype) if kind == "count" else _numbers_of(column, kind)
         missing = np.asarray(pd.isna(column.values))
         if (own is None or is_extension or own.kind not in "biu") and missing.any():
-            ids = np.where(missing, -1, rows.ids)
-            rows = SomeRows(ids, _counts(ids, size))
+            rows = some_rows(np.where(missing, -1, rows.ids), size)
         if kind == "count":
             found = np.array(rows.counts)
         else:
             values = column.to_numpy(own, na_value=0) if is_extension else column.to_numpy()
-            options = {"ddof": how["ddof"]} if "ddof" in how else {}
+            options = {k: v for k, v in how.items() if k == "ddof"}
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", RuntimeWarning)  # of groups with too few values
                 found = getattr(exact, f"segment_{kind}")(
@@ -191,10 +190,7 @@ class ExactAccessor:
             missing = missing if skipna else np.maximum.accumulate(missing)
             return found.mask(missing).array
 
-        def all_of(columns: list[pd.Series]) -> list[Any]:
-            return [one(column) for column in columns]
-
-        return _by_column(self._of, all_of, numeric_only, self._of.index)
+        return _by_column(self._of, lambda some: [*map(one, some)], numeric_only, self._of.index)
 
     def rolling(self, window: Any, min_periods: int | None = None, center: bool = False,
                 **how: Any) -> Rolling:  # fmt: skip
@@ -257,28 +253,17 @@ def _by_column(
     """What `all_of` makes of a series, or of the columns of a frame except the keys."""
     if isinstance(data, pd.Series):
         return pd.Series(*all_of([data]), index, name=data.name, copy=False)
-    names = data.columns
-    columns = [column for _, column in data.items()]
-    kept = [
-        i for i, name in enumerate(names)
-        if name not in keys and (not numeric_only or _numbers(columns[i].dtype))
-    ]  # fmt: skip
-    made = all_of([columns[i] for i in kept])
-    names = names.take(kept)
+    kept = {
+        i: column for i, (name, column) in enumerate(data.items())
+        if name not in keys and (not numeric_only or _numbers(column.dtype))
+    }  # fmt: skip
+    made, names = all_of([*kept.values()]), data.columns.take([*kept])
     if len({one.dtype for one in made}) == 1 and isinstance(made[0], np.ndarray):
         block = made[0][None] if len(made) == 1 else np.array(made)
         return pd.DataFrame(block.T, index, names, copy=False)
     frame = pd.DataFrame(dict(enumerate(made)), index, copy=False)
     frame.columns = names
     return frame
-
-
-def _counts(ids: Array, size: int) -> Array:
-    """The number of rows of each group. Negative ids are skipped."""
-    try:
-        return np.bincount(ids, minlength=size)
-    except ValueError:
-        return np.bincount(ids + 1, minlength=size + 1)[1:]
 
 
 _Extension = pd.api.extensions.ExtensionDtype

@@ -32,17 +32,15 @@ def of_chunk(
             return digits_of(chunk, axes)
         chunk = chunk.get()  # as CuPy copies to the host
     array = arrays.as_array(chunk)
-    n: Any = None
-    missing = dtypes.quietly(np.isnan, array) if skips_nan else None
-    if missing is not None and missing.any():
-        n = math.prod(array.shape[i] for i in axes) - np.sum(missing, axes, keepdims=True)
-        array = array.copy()
-        np.copyto(array, 0, where=missing)
+    n: Any = math.prod(array.shape[i] for i in axes)
+    missing = dtypes.quietly(np.isnan, array) if skips_nan else np.False_
+    if missing.any():
+        n = n - np.sum(missing, axes, keepdims=True)
+        array = np.where(missing, array.dtype.type(0), array)
     is_float = dtypes.is_float(array.dtype) and array.dtype.kind != "c"
     found = _floats(array, axes, kind) if is_float or kind != digits.MEAN else None
     if found is not None:
-        if n is not None:
-            found[-1] = n
+        found[-1] = n
         return found
     if is_float:  # digits have the dtype that those of floats have
         array = array.astype(np.float64)
@@ -51,7 +49,7 @@ def of_chunk(
         sizes = abs(array.real) + abs(array.imag)  # abs(inf + nan j) is inf
         words = np.where(np.isfinite(array), array.dtype.type(0), sizes)
     words = digits_of(words, axes)
-    if n is not None:
+    if missing.any():
         digits.set_counts(words, n)
     if kind == digits.MEAN:
         return words
@@ -73,37 +71,30 @@ def digits_of(chunk: Any, axes: tuple[int, ...]) -> digits.Words:
 
 
 def _floats(array: Array, axes: tuple[int, ...], kind: int) -> Array | None:
-    """A block of floats; None if these cannot hold the sums."""
+    """A block of floats, without numbers of elements; None if these cannot hold the sums."""
     if array.dtype.kind == "c" or not array.size:
         return None
-    native, *wide = moments.in_floats(array)
+    x, *wide = moments.in_floats(array)
     if wide:  # integers
         return None
-    n = math.prod(array.shape[i] for i in axes)
     if kind == digits.MEAN:
-        found = _three_floats(native, axes)
-    else:
-        kept = [i for i in range(array.ndim) if i not in axes]
-        groups = math.prod(array.shape[i] for i in kept)
-        x = native.astype(np.float32) if dtypes.is_half(native.dtype) else native
-        inner = min(range(x.ndim), key=lambda i: abs(x.strides[i]), default=0)
-        in_rows = n >= _SHORT and (inner in axes or groups < _LANES)
-        if inner in axes and not in_rows:
-            x = np.ascontiguousarray(x)  # transposed in less time
-        order = (*kept, *axes) if in_rows else (*axes, *kept)
-        found = _with_squares(x.transpose(order).reshape(groups if in_rows else n, -1),
-                              in_rows, kind == digits.NORM)  # fmt: skip
-        if found is not None:
-            found = found.reshape(-1, *(1 if i in axes else n for i, n in enumerate(array.shape)))
-    if found is not None:
-        found[-1] = n
-    return found
+        return _three_floats(x, axes)
+    kept = [i for i in range(array.ndim) if i not in axes]
+    groups, n = (math.prod(array.shape[i] for i in some) for some in (kept, axes))
+    x = x.astype(np.float32) if dtypes.is_half(x.dtype) else x
+    inner = min(range(x.ndim), key=lambda i: abs(x.strides[i]), default=0)
+    in_rows = n >= _SHORT and (inner in axes or groups < _LANES)
+    if inner in axes and not in_rows:
+        x = np.ascontiguousarray(x)  # transposed in less time
+    order = (*kept, *axes) if in_rows else (*axes, *kept)
+    rows = x.transpose(order).reshape(groups if in_rows else n, -1)
+    made = _with_squares(rows, in_rows, kind == digits.NORM)
+    shape = [1 if i in axes else n for i, n in enumerate(array.shape)]
+    return None if made is None else made.reshape(-1, *shape)
 
 
 def _three_floats(array: Array, axes: tuple[int, ...]) -> Array | None:
-    """Three floats for the sum along axes, which then have size 1, and a row for the number of
-    elements; None if a sum is not exact.
-    """
+    """A block of sums along axes, without numbers of elements; None if a sum is not exact."""
     found = np.empty((4, *(1 if i in axes else n for i, n in enumerate(array.shape))))
     if not _host.unrounded_axes(array, axes, found):
         which = found[3] != 0
@@ -159,9 +150,7 @@ def merged(blocks: Sequence[Array]) -> Array:
 
 
 def _floats_of(blocks: Sequence[Array]) -> tuple[Array, Array] | None:
-    """The floats of several blocks, with the three of a sum along axis 1, and their numbers of
-    elements. None of digits.
-    """
+    """The floats of blocks, three along axis 1, and the numbers of elements. None of digits."""
     if any(one.dtype != np.float64 for one in blocks):
         return None
     every = np.array(blocks)

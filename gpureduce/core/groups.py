@@ -239,6 +239,13 @@ class SomeRows(NamedTuple):
     counts: Array
 
 
+def some_rows(ids: Array, size: int) -> SomeRows:
+    try:
+        return SomeRows(ids, np.bincount(ids, minlength=size))
+    except ValueError:
+        return SomeRows(ids, np.bincount(ids + 1, minlength=size + 1)[1:])
+
+
 class Segments(NamedTuple):
     """The arguments of `segment_sum` that define segments and where their sums go."""
 
