@@ -146,7 +146,8 @@ class GroupBy(_Statistics):
         own = _numbers(dtype) if kind == "count" else _numbers_of(column, kind)
         missing = np.asarray(pd.isna(column.values))
         if (own is None or is_extension or own.kind not in "biu") and missing.any():
-            rows = some_rows(np.where(missing, -1, rows.ids), size)
+            lost = some_rows(rows.ids[missing], size)
+            rows = SomeRows(np.where(missing, -1, rows.ids), rows.counts - lost.counts)
         if kind == "count":
             found = np.array(rows.counts)
         else:
