@@ -394,14 +394,10 @@ def _made_of(
 def _only(found: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
     """The only block, with axes of size 1 or without."""
     (made,) = flatten([found])
-    shape = [n for i, n in enumerate(made.shape) if i not in axis]
-    return made if keepdims else made.reshape(shape)[()]
+    return made if keepdims else np.squeeze(made, axis)[()]
 
 
-def _sums(
-    chunk: Any, axis: tuple[int, ...], keepdims: bool, *, strategy: str,
-    dtype: np.dtype[Any] | None,
-) -> Any:  # fmt: skip
+def _sums(chunk: Any, axis: tuple[int, ...], keepdims: bool, *, strategy: str, dtype: Any) -> Any:
     """The rounded sums of a chunk, as a NumPy array."""
     found = _sum(chunk, strategy, dtype, timing=False, axis=axis, keepdims=True).value
     return found.get() if arrays.lies_on_a_gpu(found) else found

@@ -262,9 +262,7 @@ def _by_column(
     if len({one.dtype for one in made}) == 1 and isinstance(made[0], np.ndarray):
         block = made[0][None] if len(made) == 1 else np.array(made)
         return pd.DataFrame(block.T, index, names, copy=False)
-    frame = pd.DataFrame(dict(enumerate(made)), index, copy=False)
-    frame.columns = names
-    return frame
+    return pd.DataFrame(dict(enumerate(made)), index, copy=False).set_axis(names, axis=1)
 
 
 _Extension = pd.api.extensions.ExtensionDtype
