@@ -130,6 +130,7 @@ class Exact:
 def sum_array(
     array: _Array, exactly: bool, common: Callable[[np.dtype[Any], bool], dict[str, Any]] | None, /
 ) -> SumResult | None: ...
+def unrounded_axes(array: _Array, axes: tuple[int, ...], out: _Array, /) -> bool: ...
 @overload
 def sum_axis(
     array: _Array,
@@ -210,6 +211,7 @@ def unrounded_segments(
     load: int,
     term: int,
     out: _Array,
+    skips: bool = ...,
     /,
 ) -> int: ...
 def finish_plainly(
@@ -243,6 +245,7 @@ def sum_segments(
     source: int,
     wanted: int,
     initial: int | tuple[tuple[float, ...], ...],
+    skips: bool = ...,
     /,
 ) -> tuple[float, int]: ...
 def are_bools(array: _Array, /) -> bool: ...

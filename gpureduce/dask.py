@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -18,6 +17,7 @@ import dask.array as da
 import numpy as np
 import numpy.typing as npt
 from dask.array.utils import validate_axis
+from dask.core import flatten
 
 from gpureduce import exact
 from gpureduce.core import arrays, chunk_sums, digits, dtypes, groups, running
@@ -80,10 +80,13 @@ def sum(
     is_exact = strategy == "exact" and dtypes.is_exact(result)
     if is_exact and not _are_whole(x, axis):
         return _exact_sum(x, _partial, axis, result, keepdims, split_every)
-    part = result if is_exact else dtypes.rounded_later(conversion).result
+    part: Any = result if is_exact else dtypes.rounded_later(conversion).result
+    strategy = "auto" if part.kind in "iu" else strategy
+    part = None if part == dtypes.convert(x.dtype, None).result else part  # in less time
     return da.reduction(
-        x, partial(_sums, strategy=strategy, dtype=part), partial(_total, result=result), axis=axis,
-        keepdims=keepdims, dtype=result, split_every=split_every, name="sum",
+        x, partial(_sums, strategy=strategy, dtype=part),
+        _only if is_exact else partial(_total, result=result), axis=axis, keepdims=keepdims,
+        dtype=result, split_every=split_every, name="sum", concatenate=not is_exact,
         meta=_meta(x, axis, keepdims, result),
     )  # fmt: skip
 
@@ -357,21 +360,12 @@ def _partial(chunk: Any, axis: tuple[int, ...], keepdims: bool, **how: Any) -> A
 
 def _merged(found: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
     """The sums of several chunks. The axes that are added up have size 1."""
-    return chunk_sums.merged([*_blocks(found)])
-
-
-def _blocks(found: Any) -> Iterator[Any]:
-    """The blocks of nested lists, or a single one."""
-    if not isinstance(found, list):
-        yield found
-        return
-    for one in found:
-        yield from _blocks(one)
+    return chunk_sums.merged([*flatten([found])])
 
 
 def _rounded(found: Any, axis: tuple[int, ...], keepdims: bool, *, result: np.dtype[Any]) -> Any:
     """Adds the last sums and rounds them."""
-    return _only(chunk_sums.rounded(_merged(found, axis, keepdims), result), axis, keepdims)
+    return _only(chunk_sums.rounded([*flatten([found])], result), axis, keepdims)
 
 
 def _finished(
@@ -399,15 +393,12 @@ def _made_of(
 
 def _only(found: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
     """The only block, with axes of size 1 or without."""
-    (made,) = _blocks(found)
+    (made,) = flatten([found])
     return made if keepdims else np.squeeze(made, axis)[()]
 
 
-def _sums(
-    chunk: Any, axis: tuple[int, ...], keepdims: bool, *, strategy: str, dtype: np.dtype[Any]
-) -> Any:
+def _sums(chunk: Any, axis: tuple[int, ...], keepdims: bool, *, strategy: str, dtype: Any) -> Any:
     """The rounded sums of a chunk, as a NumPy array."""
-    strategy = "auto" if dtype.kind in "iu" else strategy
     found = _sum(chunk, strategy, dtype, timing=False, axis=axis, keepdims=True).value
     return found.get() if arrays.lies_on_a_gpu(found) else found
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -25,9 +25,12 @@ import pandas as pd
 from gpureduce import exact
 from gpureduce.core.checks import whole
 from gpureduce.core.dtypes import Array, number_name
+from gpureduce.core.groups import SomeRows, some_rows
 from gpureduce.core.registry import NUMBERS
 
 __all__ = ["ExactAccessor", "GroupBy", "Rolling", "groupby"]
+
+_AT_ONCE = 1 << 16  # values of a frame whose columns are added up by one call
 
 
 def groupby(data: Any, by: Any = None, **how: Any) -> GroupBy:
@@ -60,9 +63,7 @@ def groupby(data: Any, by: Any = None, **how: Any) -> GroupBy:
     if isinstance(data, pd.Series) and not as_index:
         raise TypeError("as_index=False is for a DataFrame")
     grouped = data.groupby(by, **how)
-    if isinstance(data, pd.DataFrame):
-        data = data.loc[:, ~data.columns.isin(list(grouped.exclusions))]
-    return GroupBy(grouped, data, as_index)
+    return GroupBy(grouped, grouped.obj, as_index)  # in the order of the groups' rows
 
 
 class _Statistics:
@@ -94,13 +95,14 @@ class GroupBy(_Statistics):
     [2.0, nan]
     """
 
-    def __init__(self, grouped: Any, data: Any, as_index: bool) -> None:
+    def __init__(self, grouped: Any, data: Any, as_index: bool, has_keys: bool = True) -> None:
         self._grouped, self._data, self._as_index = grouped, data, as_index
+        self._keys = grouped.exclusions if has_keys else ()
 
     def __getitem__(self, columns: Any) -> GroupBy:
         """The same groups of one column, or of a list of columns."""
         self._grouped[columns]  # raises for a column that does not exist
-        return GroupBy(self._grouped, self._grouped.obj[columns], self._as_index)
+        return GroupBy(self._grouped, self._grouped.obj[columns], self._as_index, False)
 
     def sum(self, numeric_only: bool = False, min_count: int = 0) -> Any:
         """The sums. With fewer than `min_count` values, the sum is missing."""
@@ -111,54 +113,59 @@ class GroupBy(_Statistics):
         return self._made("count", False)
 
     def _made(self, kind: str, numeric_only: bool, **how: Any) -> Any:
-        def one(column: pd.Series) -> pd.Series:
-            return self._one(kind, column.name, column, how)
+        rows, index = self._groups
+        size = len(index)
 
-        found = _by_column(self._data, one, numeric_only, lambda: self._groups[1])
+        def all_of(columns: list[pd.Series]) -> list[Any]:
+            width, kinds = len(columns), {column.dtype for column in columns}
+            is_small = width > 1 and width * len(rows.ids) <= _AT_ONCE
+            if not (is_small and len(kinds) == 1 and _numbers(*kinds) in kinds):
+                return [self._one(kind, column, rows, size, how) for column in columns]
+            ids = rows.ids + size * np.arange(width)[:, None]
+            ids = np.where(rows.ids < 0, -1, ids).reshape(-1)
+            flat = pd.Series(np.concatenate([column.to_numpy() for column in columns]), copy=False)
+            rows_of_all = SomeRows(ids, np.tile(rows.counts, width))
+            return np.split(self._one(kind, flat, rows_of_all, size * width, how), width)
+
+        found = _by_column(self._data, all_of, numeric_only, index, self._keys)
         return found if self._as_index else found.reset_index()
 
     @functools.cached_property
-    def _groups(self) -> tuple[Array, pd.Index, Array | None]:
-        """The group of each row, -1 for a missing key; the index; the rows with keys, or None."""
-        sizes = self._grouped.size()
-        numbers = self._grouped.ngroup()  # of the groups that have rows
-        if numbers.dtype.kind == "f":
-            numbers = numbers.fillna(-1)
-        ids, filled = numbers.to_numpy(np.intp), np.flatnonzero(sizes.to_numpy())
-        if len(filled) < len(sizes):
-            ids = np.append(filled, -1)[ids]
-        known = ids >= 0
-        return ids, sizes.index, None if known.all() else known
+    def _groups(self) -> tuple[SomeRows, pd.Index]:
+        """The group of each row, -1 for a missing key, and the index of the groups."""
+        found = getattr(self._grouped._grouper, "result_index_and_ids", None)  # of pandas 3
+        if found is None:
+            sizes = self._grouped.size()
+            ids = self._grouped.ngroup().fillna(-1).to_numpy(np.intp)  # of groups that have rows
+            found = sizes.index, np.append(np.flatnonzero(sizes.to_numpy()), -1)[ids]
+        return some_rows(found[1], len(found[0])), found[0]
 
-    def _one(self, kind: str, name: Hashable, column: Any, how: dict[str, Any]) -> pd.Series:
-        ids, index, with_key = self._groups
+    def _one(self, kind: str, column: Any, rows: SomeRows, size: int, how: dict[str, Any]) -> Any:
         dtype = column.dtype
-        own = _numbers(dtype) if kind == "count" else _numbers_of(column, kind)
-        known = column.notna().to_numpy()
-        if with_key is not None:
-            known = known & with_key
-        if not known.all():
-            ids, column = ids[known], column[known]
-        size = len(index)
-        if kind == "count":
-            counts = pd.Series(np.bincount(ids, minlength=size), index=index, name=name)
-            has_na = own is not None and isinstance(dtype, _Extension)
-            return counts.astype(_extension_of(counts.dtype, dtype)) if has_na else counts
-        values = column.to_numpy(own)
-        options = {"ddof": how["ddof"]} if "ddof" in how else {}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # of groups with too few values
-            found = getattr(exact, f"segment_{kind}")(values, ids, num_segments=size, **options)
-        made = pd.Series(found, index=index, name=name)
-        ddof, least = how.get("ddof", 0), how.get("min_count", 0)
         is_extension = isinstance(dtype, _Extension)
-        if is_extension:
-            made = made.astype(_extension_of(found.dtype, dtype))
-        if not is_extension and ddof <= 1 and least <= 0:
-            return made  # exact's result of too few values is nan
-        counts = np.bincount(ids, minlength=size)
-        few = counts < least if kind == "sum" else counts <= ddof
-        return made.mask(few) if few.any() else made
+        own = _numbers(dtype) if kind == "count" else _numbers_of(column, kind)
+        missing = np.asarray(pd.isna(column.values))
+        if (own is None or is_extension or own.kind not in "biu") and missing.any():
+            lost = some_rows(rows.ids[missing], size)
+            rows = SomeRows(np.where(missing, -1, rows.ids), rows.counts - lost.counts)
+        if kind == "count":
+            found = np.array(rows.counts)
+        else:
+            values = column.to_numpy(own, na_value=0) if is_extension else column.to_numpy()
+            options = {k: v for k, v in how.items() if k == "ddof"}
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)  # of groups with too few values
+                found = getattr(exact, f"segment_{kind}")(
+                    values, rows, num_segments=size, **options
+                )
+        if is_extension and own is not None:
+            found = pd.array(found, _extension_of(found.dtype, dtype))
+        ddof, least = how.get("ddof", 0), how.get("min_count", 0)
+        if kind == "count" or not (is_extension or ddof > 1 or least > 0):
+            return found  # exact's result of too few values is nan
+        few = rows.counts < least if kind == "sum" else rows.counts <= ddof
+        made = pd.Series(found).mask(few)
+        return made.array if is_extension else made.to_numpy()
 
 
 class ExactAccessor:
@@ -175,16 +182,16 @@ class ExactAccessor:
     def cumsum(self, skipna: bool = True, numeric_only: bool = False) -> Any:
         """The sums of the values up to each, by column. `skipna`: a missing one is left out."""
 
-        def one(column: pd.Series) -> pd.Series:
+        def one(column: pd.Series) -> Any:
             values = column.to_numpy(_numbers_of(column, "cumsum"), na_value=0)
-            found = pd.Series(exact.cumsum(values), index=column.index, name=column.name)
+            found = pd.Series(exact.cumsum(values))
             if isinstance(column.dtype, _Extension):
                 found = found.astype(_extension_of(found.dtype, column.dtype))
             missing = column.isna().to_numpy()
             missing = missing if skipna else np.maximum.accumulate(missing)
-            return found.mask(missing) if missing.any() else found
+            return found.mask(missing).array
 
-        return _by_column(self._of, one, numeric_only, lambda: self._of.index)
+        return _by_column(self._of, lambda some: [*map(one, some)], numeric_only, self._of.index)
 
     def rolling(self, window: Any, min_periods: int | None = None, center: bool = False,
                 **how: Any) -> Rolling:  # fmt: skip
@@ -241,20 +248,21 @@ for _kind, _register in (
 
 
 def _by_column(
-    data: Any, one: Callable[[pd.Series], pd.Series], numeric_only: bool, index: Callable[[], Any]
-) -> Any:
-    """What `one` makes of a series, or of the columns of a frame."""
+    data: Any, all_of: Callable[[list[pd.Series]], list[Any]], numeric_only: bool, index: pd.Index,
+    keys: Collection[Any] = (),
+) -> Any:  # fmt: skip
+    """What `all_of` makes of a series, or of the columns of a frame except the keys."""
     if isinstance(data, pd.Series):
-        return one(data)
-    columns = [data.iloc[:, i] for i in range(data.shape[1])]
-    names = data.columns
-    if numeric_only:
-        kept = [i for i, column in enumerate(columns) if _numbers(column.dtype)]
-        columns, names = [columns[i] for i in kept], names[kept]
-    made = [one(column) for column in columns]
-    frame = pd.concat(made, axis=1) if made else pd.DataFrame(index=index())
-    frame.columns = names
-    return frame
+        return pd.Series(*all_of([data]), index, name=data.name, copy=False)
+    kept = {
+        i: column for i, (name, column) in enumerate(data.items())
+        if name not in keys and (not numeric_only or _numbers(column.dtype))
+    }  # fmt: skip
+    made, names = all_of([*kept.values()]), data.columns.take([*kept])
+    if len({one.dtype for one in made}) == 1 and isinstance(made[0], np.ndarray):
+        block = made[0][None] if len(made) == 1 else np.array(made)
+        return pd.DataFrame(block.T, index, names, copy=False)
+    return pd.DataFrame(dict(enumerate(made)), index, copy=False).set_axis(names, axis=1)
 
 
 _Extension = pd.api.extensions.ExtensionDtype

@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 
 from gpureduce import exact
+from gpureduce.core.groups import SomeRows, some_rows
 
 __all__ = ["GroupBy", "group_by"]
 
@@ -52,10 +53,11 @@ def group_by(data: pl.DataFrame, *by: Any, **named_by: Any) -> GroupBy:
         raise ValueError("name at least one column as the key")
     rows = pl.int_range(keys.height, dtype=pl.UInt32, eager=True).alias(_ROW)
     found = keys.with_columns(rows).group_by(keys.columns, maintain_order=True).agg(_ROW)
-    ids = np.empty(keys.height, np.int64)
-    counts = found[_ROW].list.len().to_numpy()
-    ids[found[_ROW].explode().to_numpy()] = np.repeat(np.arange(found.height), counts)
-    return GroupBy(found.drop(_ROW), ids, data.drop(keys.columns, strict=False))
+    ids = np.empty(keys.height, np.int32 if found.height < 2**31 else np.int64)
+    counts = found[_ROW].list.len().cast(pl.Int64).to_numpy()
+    numbers = np.arange(found.height, dtype=ids.dtype)
+    ids[found[_ROW].explode().to_numpy()] = np.repeat(numbers, counts)
+    return GroupBy(found.drop(_ROW), SomeRows(ids, counts), data.drop(keys.columns, strict=False))
 
 
 class GroupBy:
@@ -70,12 +72,12 @@ class GroupBy:
     [(1, 2.0), (2, None)]
     """
 
-    def __init__(self, keys: pl.DataFrame, ids: Any, data: pl.DataFrame) -> None:
-        self._keys, self._ids, self._data = keys, ids, data
+    def __init__(self, keys: pl.DataFrame, rows: SomeRows, data: pl.DataFrame) -> None:
+        self._keys, self._rows, self._data = keys, rows, data
 
     def __getitem__(self, columns: str | list[str]) -> GroupBy:
         """The same groups of one column, or of a list of columns."""
-        return GroupBy(self._keys, self._ids, self._data.select(columns))
+        return GroupBy(self._keys, self._rows, self._data.select(columns))
 
     def sum(self) -> pl.DataFrame:
         """The sums. Sums of integers have 64 bits."""
@@ -102,7 +104,7 @@ class GroupBy:
         return self._keys.with_columns(columns)
 
     def _one(self, kind: str, least: int, column: pl.Series, how: dict[str, Any]) -> pl.Series:
-        dtype, ids, size = column.dtype, self._ids, self._keys.height
+        dtype, rows, size = column.dtype, self._rows, self._keys.height
         is_wide = dtype in (pl.Int128, getattr(pl, "UInt128", None))
         is_number = dtype.is_float() or dtype.is_integer() or dtype == pl.Boolean
         if (is_wide or not is_number) and kind != "count":
@@ -111,14 +113,13 @@ class GroupBy:
                 "other columns"
             )
         if column.null_count():
-            ids = ids[column.is_not_null().to_numpy()]
+            rows = some_rows(rows.ids[column.is_not_null().to_numpy()], size)
             column = column.drop_nulls()
-        counts = np.bincount(ids, minlength=size)
         if kind == "count":
-            return pl.Series(column.name, counts)
+            return pl.Series(column.name, rows.counts)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # of groups with too few values
             of = getattr(exact, f"segment_{kind}")
-            found = pl.Series(column.name, of(column.to_numpy(), ids, num_segments=size, **how))
-        few = pl.Series(counts < least)
-        return found.set(few, None) if few.any() else found
+            found = pl.Series(column.name, of(column.to_numpy(), rows, num_segments=size, **how))
+        few = rows.counts < least
+        return found.set(pl.Series(few), None) if few.any() else found

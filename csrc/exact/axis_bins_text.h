@@ -59,14 +59,16 @@ INLINE bool is_faultless(const bin_faults *faults)
     return any == 0;
 }
 
-typedef enum { FIRST = 1, LAST = 2 } bin_pass;
+typedef enum { FIRST = 1, LAST = 2, ALONG = 4 } bin_pass;
+enum { AHEAD = 4096 }; /* bytes to the next strip of columns */
 
-/* Adds `count` rows: every `apart`-th pointer of `rows`. */
+/* Adds `count` rows: every `apart`-th pointer of `rows`. Prefetches what is added later, which the
+ * additions would delay: the next columns (ALONG), or the rows after the first `next` rows, which
+ * the next pass adds. */
 INLINE void add_rows_to_bins(const unsigned char *const *rows, size_t count, size_t apart,
-                             size_t width, const bins *start, int pass, double *sums, double *rests,
-                             bool rounds, bin_faults *faults)
+                             size_t next, size_t width, const bins *start, int pass, double *sums,
+                             double *rests, bool rounds, bin_faults *faults)
 {
-    enum { AHEAD = 4096 }; /* bytes to prefetch ahead: the additions delay later loads */
     for (size_t first = 0; first < width; first += GROUP, sums += GROUP, rests += GROUP) {
         size_t at = (first + GROUP <= width ? first : width - GROUP) * sizeof(double);
         bins to[2] = {*start, *start};
@@ -77,11 +79,12 @@ INLINE void add_rows_to_bins(const unsigned char *const *rows, size_t count, siz
             memcpy(&to[1].low, rests + WIDTH, sizeof to[1].low);
         }
         for (size_t j = 0; j < count; j++) {
-            const unsigned char *row = rows[j * apart] + at;
+            uintptr_t later = (uintptr_t)rows[j * apart + (j < next)] + at;
+            later += pass & ALONG ? AHEAD : 0; /* may be past the array */
             doubles x[2];
-            load_f64(row, x);
-            for (size_t i = 0; i < GROUP * sizeof(double); i += 64) /* may be past the array */
-                __builtin_prefetch((const void *)((uintptr_t)row + AHEAD + i), 0, SECOND_LEVEL);
+            load_f64(rows[j * apart] + at, x);
+            for (size_t i = 0; i < GROUP * sizeof(double); i += 64)
+                __builtin_prefetch((const void *)(later + i), 0, SECOND_LEVEL);
             add_to_bins(&to[0], x[0], start, faults);
             add_to_bins(&to[1], x[1], start, faults);
         }
@@ -110,10 +113,14 @@ static bool bin_columns_f64(const unsigned char *const *rows, size_t count, size
     if (!start_bins(most, count, &start))
         return false;
     size_t passes = (count - 1) / TOGETHER + 1;
-    for (size_t r = 0; r < passes; r++)
-        add_rows_to_bins(rows + r, (count - r - 1) / passes + 1, passes, width, &start,
-                         (r == 0 ? FIRST : 0) | (r == passes - 1 ? LAST : 0), sums, rests, rounds,
-                         &faults);
+    bool in_strips = rounds && width * sizeof(double) > AHEAD / 2;
+    for (size_t r = 0; r < passes; r++) {
+        bool is_last = r == passes - 1, along = is_last || in_strips;
+        size_t next = along ? 0 : (count - r - 2) / passes + 1;
+        int pass = (r == 0 ? FIRST : 0) | (is_last ? LAST : 0) | (along ? ALONG : 0);
+        add_rows_to_bins(rows + r, (count - r - 1) / passes + 1, passes, next, width, &start, pass,
+                         sums, rests, rounds, &faults);
+    }
     return is_faultless(&faults);
 }
 

@@ -7,6 +7,7 @@
  * again in accumulators (exact.h). */
 #pragma once
 
+#include "exact/exact.h"
 #include "shared/axes.h"
 
 /* Adds up floats and stores the sums, rounded to the float type `target`. The initial number is
@@ -19,6 +20,9 @@ bool gr_exact_sum_axes(gr_axes *axes, gr_load target, const gr_initial *initial,
 typedef struct {
     double high, low, tail, error;
 } gr_unrounded;
+
+/* The unrounded sum of an accumulator's elements. */
+gr_unrounded gr_unrounded_of(const gr_exact *sum);
 
 /* The second factors of products, as `axes` of their own in `room`; NULL for other terms. */
 const gr_axes *gr_factors_of(const gr_axes *axes, gr_axes *room);

@@ -87,18 +87,22 @@ bool gr_store_proven(const gr_exact_axes *how, gr_proven3 sum, int part, unsigne
     return true;
 }
 
+gr_unrounded gr_unrounded_of(const gr_exact *sum)
+{
+    double part[4];
+    gr_exact_split(sum, part);
+    gr_unrounded found = {part[0], part[1], part[2], 2 * gr_magnitude(part[3])};
+    bool is_known = !sum->flags && is_finite(&found);
+    return is_known ? found : (gr_unrounded){0, 0, 0, (double)NAN};
+}
+
 void gr_store_exact(const gr_exact_axes *how, gr_exact *sum, int part, unsigned char *out)
 {
     for (int i = 0; i < how->initial->count[part]; i++)
         gr_exact_add_f64(sum, how->initial->terms[part][i]);
     if (how->apart) {
-        double part_of[4];
-        gr_exact_split(sum, part_of);
-        gr_unrounded found = {part_of[0], part_of[1], part_of[2], 2 * gr_magnitude(part_of[3])};
-        if (!sum->flags && is_finite(&found))
-            store_numbers(how, &found, out);
-        else
-            gr_store_unknown(how, out);
+        gr_unrounded found = gr_unrounded_of(sum);
+        store_numbers(how, &found, out);
         return;
     }
     uint64_t bits = gr_exact_round(sum, how->target);

@@ -111,6 +111,8 @@ void gr_read_numbers(const gr_host_segments *job, gr_segment_block *block, size_
     } else if (job->adds_floats) {
         gr_arithmetic before = gr_begin_plain();
         gr_proven_best()->widen(values->load, raw, n, block->number_buffer);
+        for (size_t i = 0; i < n && gr_adds_squares(job); i++)
+            block->number_buffer[i] *= block->number_buffer[i];
         gr_end_plain(before);
     } else {
         int64_t wide[GR_SEGMENT_BLOCK];
@@ -161,25 +163,27 @@ void gr_read_ids(const gr_host_segments *job, gr_segment_block *block, size_t ro
     CALL(widen_integers, in, block->rows, ids->size, ids->is_signed, block->id_buffer);
 }
 
-/* Returns a negative number if an id is below 0 or above `last`. There are fewer than 2^63
- * segments, so the difference of two ids does not overflow. */
-INLINE int64_t any_bad(const int64_t *ids, size_t n, int64_t last)
+/* Returns a negative number if an id is above `last`, or below 0 where no rows are skipped. There
+ * are fewer than 2^63 segments, so the difference of two ids does not overflow. */
+INLINE int64_t any_bad(const int64_t *ids, size_t n, int64_t last, bool skips)
 {
-    int64_t any = 0;
+    int64_t any = 0, signs = skips ? 0 : -1;
     for (size_t i = 0; i < n; i++)
-        any |= ids[i] | (int64_t)((uint64_t)last - (uint64_t)ids[i]);
+        any |= (ids[i] & signs) | (int64_t)((uint64_t)last - (uint64_t)ids[i]);
     return any;
 }
 
-ALSO_FOR_AVX2(int64_t, any_bad, (const int64_t *ids, size_t n, int64_t last), (ids, n, last))
+ALSO_FOR_AVX2(int64_t, any_bad, (const int64_t *ids, size_t n, int64_t last, bool skips),
+              (ids, n, last, skips))
 
 size_t gr_first_bad(const gr_host_segments *job, const gr_segment_block *block)
 {
     int64_t last = (int64_t)job->request->sums.segments - 1;
-    if (CALL(any_bad, block->ids, block->rows, last) >= 0)
+    bool skips = job->request->ids.skips;
+    if (CALL(any_bad, block->ids, block->rows, last, skips) >= 0)
         return block->rows;
     size_t first = 0; /* other threads may have changed the id since */
-    while (first < block->rows && block->ids[first] >= 0 && block->ids[first] <= last)
+    while (first < block->rows && (skips || block->ids[first] >= 0) && block->ids[first] <= last)
         first++;
     return first;
 }

@@ -171,7 +171,9 @@ void gr_look_for_order(gr_host_segments *job)
     if (job->in_order)
         gr_parallel(job->threads, (rows + CHECKED - 1) / CHECKED, check_task, job);
     size_t segments = job->request->sums.segments;
-    if (job->in_order && id_of(job, block, 0) < 0)
+    if (job->in_order && id_of(job, block, 0) < 0 && job->request->ids.skips)
+        job->in_order = false;
+    else if (job->in_order && id_of(job, block, 0) < 0)
         job->bad_row = 0;
     else if (job->in_order && id_of(job, block, rows - 1) >= (int64_t)segments)
         job->bad_row = first_row(job, block, segments, 0, rows, rows);

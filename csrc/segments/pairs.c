@@ -15,8 +15,11 @@
 #include "cpu/floating_point_mode.h"
 #include "cpu/instruction_set.h"
 #include "cpu/store.h"
+#include "exact/proven.h"
 #include "exact/round.h"
 
+#include <float.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -111,8 +114,8 @@ bool gr_choose_window(gr_host_segments *job)
     unsigned counts[FIELDS] = {0};
     gr_field_range range = {FIELDS, 0};
     gr_pair_window *window = &job->window, *narrow = &job->narrow;
-    gr_format format = gr_format_of(job->request->values.load);
-    window->spare = narrow->spare = 52 - format.fraction;
+    int fraction = gr_format_of(job->request->values.load).fraction;
+    window->spare = narrow->spare = 52 - (gr_adds_squares(job) ? 2 * fraction + 1 : fraction);
     window->most =
         127 - (53 - window->spare) - gr_bit_length(job->request->values.rows + GR_MOST_TERMS);
     size_t found = sample_fields(job, counts, &range), within = 0, best = 0;
@@ -336,7 +339,6 @@ static bool are_normal(int unit, gr_format format)
 static void round_normal_pairs(const gr_normal_pairs *from, size_t n, unsigned char *to)
 {
     size_t i = 0;
-    gr_arithmetic before = gr_begin_plain();
 #ifdef __x86_64__
     if (gr_instructions() >= GR_AVX512)
         i = gr_round_pairs_avx512(from, n, to);
@@ -369,7 +371,6 @@ static void round_normal_pairs(const gr_normal_pairs *from, size_t n, unsigned c
             memcpy(to + i * sizeof all, &all, sizeof all);
         }
     }
-    gr_end_plain(before);
 }
 
 static void deposit(gr_exact *sum, pair x, int unit)
@@ -398,6 +399,21 @@ static bool initial_pair(const gr_host_segments *job, int part, pair *total)
         *total += make_pair(some.low[0], some.high[0]);
     }
     return some.outliers == 0;
+}
+
+/* x * 2^unit, exactly. */
+static gr_unrounded unrounded_pair(pair x, int unit)
+{
+    const uint64_t ones = ((uint64_t)1 << 53) - 1;
+    pair negative = (pair)0 - (x >> 127), size = (x ^ negative) - negative;
+    /* In two steps, as 2^unit may be no normal number. */
+    double scale = gr_power_of_two(unit / 2), more = gr_power_of_two(unit - unit / 2);
+    scale = negative ? -scale : scale;
+    double high = (double)(uint64_t)(size >> 75) * 0x1p75 * scale * more;
+    double low = (double)((uint64_t)(size >> 22) & ones) * 0x1p22 * scale * more;
+    double tail = (double)((uint64_t)size & (ones >> 31)) * scale * more;
+    bool is_finite = gr_magnitude(high) + gr_magnitude(low) <= DBL_MAX;
+    return is_finite ? (gr_unrounded){high, low, tail, 0} : (gr_unrounded){0, 0, 0, (double)NAN};
 }
 
 static size_t first_outlier(const gr_outliers *outliers, size_t cell)
@@ -436,8 +452,9 @@ void gr_finish_pairs(const gr_host_segments *job, size_t first, size_t n)
     };
     bool are_alike =
         fits[0] && fits[1] && (job->request->values.parts == 1 || initial[0] == initial[1]);
-    bool is_normal =
-        are_alike && job->touching && !job->request->sums.words && are_normal(unit, format);
+    bool is_normal = are_alike && job->touching && !job->request->sums.words &&
+                     !job->request->sums.unrounded && are_normal(unit, format);
+    gr_arithmetic before = gr_begin_plain();
     for (size_t cell = first, end = first + n; cell < end; cell++) {
         if (is_normal) { /* vector code, up to the next outlier */
             size_t stop = next < outliers->count ? outliers->list[next].cell : end;
@@ -461,10 +478,15 @@ void gr_finish_pairs(const gr_host_segments *job, size_t first, size_t n)
             gr_store_accumulator(job, &total, cell);
             continue;
         }
+        if (job->request->sums.unrounded) {
+            gr_store_numbers(job, unrounded_pair(sum, unit), cell);
+            continue;
+        }
         uint64_t bits = round_pair(sum + initial[part], unit, format);
         if (job->touching)
             gr_store_integer(out + cell * size, bits, target);
         else
             gr_store_sum(job, cell, bits);
     }
+    gr_end_plain(before);
 }

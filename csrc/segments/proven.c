@@ -75,19 +75,13 @@ void gr_add_proven(const gr_host_segments *job, const gr_segment_block *block, u
     gr_end_plain(before);
 }
 
-static void store_unrounded(const gr_host_segments *job, size_t cell, const gr_proven3 *sum,
-                            double additions)
+static gr_unrounded unrounded(const gr_proven3 *sum, double additions)
 {
-    size_t plane = job->request->sums.plane;
-    double *to = job->request->sums.unrounded + job->first_segment * job->columns + cell;
     double error = additions * 0x1p-52 * sum->bound * (1 + 0x1p-50);
-    bool is_known =
-        gr_magnitude(sum->sum) + gr_magnitude(sum->rest) + gr_magnitude(sum->tail) + error <=
-        DBL_MAX;
-    to[0] = is_known ? sum->sum : 0;
-    to[plane] = is_known ? sum->rest : 0;
-    to[2 * plane] = is_known ? sum->tail : 0;
-    to[3 * plane] = is_known ? error : (double)NAN;
+    double size = gr_magnitude(sum->sum) + gr_magnitude(sum->rest) + gr_magnitude(sum->tail);
+    bool is_known = size + error <= DBL_MAX;
+    return is_known ? (gr_unrounded){sum->sum, sum->rest, sum->tail, error}
+                    : (gr_unrounded){0, 0, 0, (double)NAN};
 }
 
 void gr_finish_proven(const gr_host_segments *job, size_t first, size_t n)
@@ -103,7 +97,7 @@ void gr_finish_proven(const gr_host_segments *job, size_t first, size_t n)
         for (int i = 0; i < job->copies; i++, at += job->copy_bytes)
             gr_proven3_merge(&sum, (const gr_proven3 *)(const void *)at);
         if (sums->unrounded) {
-            store_unrounded(job, cell, &sum, additions);
+            gr_store_numbers(job, unrounded(&sum, additions), cell);
             continue;
         }
         int part = gr_part_of_cell(job, cell);

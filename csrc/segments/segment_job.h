@@ -91,7 +91,7 @@ typedef struct {
 } gr_segment_block;
 
 /* Reads the numbers of columns `column` to column + block->columns - 1 of rows from `row` on.
- * Floats become float64 numbers; block->rows * block->columns <= GR_SEGMENT_BLOCK. */
+ * Floats become float64 numbers, or squares; block->rows * block->columns <= GR_SEGMENT_BLOCK. */
 void gr_read_numbers(const gr_host_segments *job, gr_segment_block *block, size_t row);
 
 /* Reads the ids of block->rows rows from `row` on. With offsets, `at` is the segment of an earlier
@@ -103,6 +103,14 @@ size_t gr_first_bad(const gr_host_segments *job, const gr_segment_block *block);
 
 /* Whether an id of the block is less than the one before. */
 bool gr_ids_fall(const gr_segment_block *block);
+
+/* Whether short cells and pairs take the squares of the elements. Those of float64 do not fit. */
+static inline bool gr_adds_squares(const gr_host_segments *job)
+{
+    const gr_segment_values *values = &job->request->values;
+    return values->term == GR_TERM_SQUARE && values->load != GR_LOAD_f64 &&
+           (job->kind == GR_CELL_SHORT || job->kind == GR_CELL_PAIR);
+}
 
 /* The first cell of the block's row i. An id may be any number, as other threads may write ids. */
 static inline size_t gr_cell_of(const gr_host_segments *job, const gr_segment_block *block,
@@ -162,9 +170,12 @@ void gr_finish_pairs(const gr_host_segments *job, size_t first, size_t n);
 void gr_finish_proven(const gr_host_segments *job, size_t first, size_t n);
 void gr_finish_digits(const gr_host_segments *job, size_t first, size_t n);
 
-/* Adds the initial number to an accumulator and stores it as the sum of a cell: rounded, or as
- * words. */
+/* Adds the initial number to an accumulator and stores it as the sum of a cell: rounded, unrounded
+ * or as words. */
 void gr_store_accumulator(const gr_host_segments *job, gr_exact *sum, size_t cell);
+
+/* Stores the unrounded sum of a cell. */
+void gr_store_numbers(const gr_host_segments *job, gr_unrounded sum, size_t cell);
 
 /* Stores the bits of a cell's sum. If the result is complex and the elements are real, also stores
  * the imaginary part. */

@@ -273,6 +273,12 @@ static bool are_touching(const gr_segments *request)
            (request->values.columns == 1 || sums->column_step == (ptrdiff_t)size);
 }
 
+/* Whether each term is one float64: products of float64 are not. */
+static bool has_exact_terms(const gr_host_segments *job)
+{
+    return job->request->values.term == GR_TERM_ELEMENT || gr_adds_squares(job);
+}
+
 static void sum_all(gr_host_segments *job)
 {
     const gr_segments *request = job->request;
@@ -282,7 +288,7 @@ static void sum_all(gr_host_segments *job)
         gr_look_for_order(job);
     job->kind = request->sums.is_float ? GR_CELL_PAIR : GR_CELL_WORD;
     if (!job->failed && request->sums.is_float && job->adds_floats)
-        job->too_wide = request->sums.unrounded || !gr_choose_window(job);
+        job->too_wide = !has_exact_terms(job) || !gr_choose_window(job);
     job->unproven = job->failed ? NULL : calloc(job->all_segments, 1);
     job->failed = !job->unproven;
     if (has_ended_badly(job))

@@ -27,8 +27,8 @@ typedef struct {
     const unsigned char *data; /* NULL: `offsets` says which rows are whose */
     ptrdiff_t step;
     size_t size;
-    bool is_signed, swapped;
-    const int64_t *offsets; /* segment k has rows offsets[k] to offsets[k + 1] - 1 */
+    bool is_signed, swapped, skips; /* a row with a negative id is skipped */
+    const int64_t *offsets;         /* segment k has rows offsets[k] to offsets[k + 1] - 1 */
 } gr_segment_ids;
 
 /* The sums: a row per segment. With `unrounded` they are stored there (exact/axis_exact.h): in four

@@ -49,10 +49,24 @@ static void store_words(const gr_host_segments *job, const gr_exact *sum, size_t
     (void)gr_exact_component_to_words(sum, part, words); /* sums of 2^64 numbers fit */
 }
 
+void gr_store_numbers(const gr_host_segments *job, gr_unrounded sum, size_t cell)
+{
+    size_t plane = job->request->sums.plane;
+    double *to = job->request->sums.unrounded + job->first_segment * job->columns + cell;
+    to[0] = sum.high;
+    to[plane] = sum.low;
+    to[2 * plane] = sum.tail;
+    to[3 * plane] = sum.error;
+}
+
 void gr_store_accumulator(const gr_host_segments *job, gr_exact *sum, size_t cell)
 {
     if (job->request->sums.words) {
         store_words(job, sum, cell);
+        return;
+    }
+    if (job->request->sums.unrounded) {
+        gr_store_numbers(job, gr_unrounded_of(sum), cell);
         return;
     }
     add_initial(job, sum, gr_part_of_cell(job, cell));

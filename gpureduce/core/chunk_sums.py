@@ -17,10 +17,8 @@ import numpy as np
 from gpureduce import _host
 from gpureduce.core import arrays, digits, dtypes, moments
 from gpureduce.core.accumulator import Accumulator
-from gpureduce.core.dtypes import Array, load_of
-from gpureduce.core.summation import sum as _sum
+from gpureduce.core.dtypes import Array, line_of, load_of
 
-_FEW = 64  # sums of a chunk: digits of fewer take no time
 _LANES = 16  # gr_levels in csrc/exact/proven_kernels.h
 _SHORT = 512  # elements of rows that take less time as columns
 
@@ -29,37 +27,33 @@ def of_chunk(
     chunk: Any, axes: tuple[int, ...], kind: int = digits.MEAN, skips_nan: bool = False
 ) -> Array:
     """The sums along axes, which then have size 1, that a result of this kind is made of."""
-    if arrays.lies_on_a_gpu(chunk) and (skips_nan or kind != digits.MEAN):
-        chunk = chunk.get()  # as CuPy copies to the host
     if arrays.lies_on_a_gpu(chunk):
-        return digits_of(chunk, axes)
+        if kind == digits.MEAN and not skips_nan:
+            return digits_of(chunk, axes)
+        chunk = chunk.get()  # as CuPy copies to the host
     array = arrays.as_array(chunk)
-    shape = [1 if i in axes else n for i, n in enumerate(array.shape)]
-    n: Any = None
-    missing = dtypes.quietly(np.isnan, array) if skips_nan else None
-    if missing is not None and missing.any():
-        n = math.prod(array.shape[i] for i in axes) - np.sum(missing, axes, keepdims=True)
-        array = array.copy()
-        np.copyto(array, 0, where=missing)
+    n: Any = math.prod(array.shape[i] for i in axes)
+    missing = dtypes.quietly(np.isnan, array) if skips_nan else np.False_
+    if missing.any():
+        n = n - np.sum(missing, axes, keepdims=True)
+        array = np.where(missing, array.dtype.type(0), array)
     is_float = dtypes.is_float(array.dtype) and array.dtype.kind != "c"
-    in_floats = kind != digits.MEAN or (is_float and math.prod(shape) >= _FEW)
-    found = _floats(array, axes, kind) if in_floats else None
+    found = _floats(array, axes, kind) if is_float or kind != digits.MEAN else None
     if found is not None:
-        found = found.reshape(-1, *shape)
-        if n is not None:
-            found[-1] = n
+        found[-1] = n
         return found
-    if in_floats and is_float:  # digits have the dtype that those of floats have
+    if is_float:  # digits have the dtype that those of floats have
         array = array.astype(np.float64)
     words = array
     if kind == digits.NORM:  # digits of squares have no infinities and nans
-        words = np.where(np.isfinite(array), array.dtype.type(0), abs(array))
+        sizes = abs(array.real) + abs(array.imag)  # abs(inf + nan j) is inf
+        words = np.where(np.isfinite(array), array.dtype.type(0), sizes)
     words = digits_of(words, axes)
-    if n is not None:
+    if missing.any():
         digits.set_counts(words, n)
     if kind == digits.MEAN:
         return words
-    squares = digits.of_squares(array, axes).reshape(*shape, digits.SQUARES)
+    squares = digits.of_squares(array, axes).reshape(*words.shape[:-1], digits.SQUARES)
     return np.concatenate([words, squares], axis=-1)
 
 
@@ -77,51 +71,45 @@ def digits_of(chunk: Any, axes: tuple[int, ...]) -> digits.Words:
 
 
 def _floats(array: Array, axes: tuple[int, ...], kind: int) -> Array | None:
-    """A block of floats, flat; None if these cannot hold the sums."""
-    kept = [i for i in range(array.ndim) if i not in axes]
-    groups, n = (math.prod(array.shape[i] for i in some) for some in (kept, axes))
+    """A block of floats, without numbers of elements; None if these cannot hold the sums."""
     if array.dtype.kind == "c" or not array.size:
         return None
-    native, *wide = moments.in_floats(array)
+    x, *wide = moments.in_floats(array)
     if wide:  # integers
         return None
-    if kind != digits.MEAN:
-        x = native.astype(np.float32) if dtypes.is_half(native.dtype) else native
-        inner = min(range(x.ndim), key=lambda i: abs(x.strides[i]), default=0)
-        in_rows = n >= _SHORT and (inner in axes or groups < _LANES)
-        if inner in axes and not in_rows:
-            x = np.ascontiguousarray(x)  # transposed in less time
-        order = (*kept, *axes) if in_rows else (*axes, *kept)
-        made = _with_squares(x.transpose(order).reshape(groups if in_rows else n, -1),
-                             in_rows, kind == digits.NORM)  # fmt: skip
-    elif native.flags.c_contiguous and kept == [*range(len(kept))]:
-        made = _three_floats(native.reshape(-1, 1), np.arange(0, native.size + 1, n))
-    else:
-        made = _three_floats(native.transpose((*axes, *kept)).reshape(n, -1), np.array([0, n]))
-    return None if made is None else np.concatenate([made.reshape(-1), np.full(groups, float(n))])
+    if kind == digits.MEAN:
+        return _three_floats(x, axes)
+    kept = [i for i in range(array.ndim) if i not in axes]
+    groups, n = (math.prod(array.shape[i] for i in some) for some in (kept, axes))
+    x = x.astype(np.float32) if dtypes.is_half(x.dtype) else x
+    inner = min(range(x.ndim), key=lambda i: abs(x.strides[i]), default=0)
+    in_rows = n >= _SHORT and (inner in axes or groups < _LANES)
+    if inner in axes and not in_rows:
+        x = np.ascontiguousarray(x)  # transposed in less time
+    order = (*kept, *axes) if in_rows else (*axes, *kept)
+    rows = x.transpose(order).reshape(groups if in_rows else n, -1)
+    made = _with_squares(rows, in_rows, kind == digits.NORM)
+    shape = [1 if i in axes else n for i, n in enumerate(array.shape)]
+    return None if made is None else made.reshape(-1, *shape)
 
 
-def _three_floats(rows: Array, offsets: Array) -> Array | None:
-    """Three floats for the sum of each segment and column; None if a sum is not exact."""
-    segments = len(offsets) - 1
-    found = np.empty((4, segments * rows.shape[1]))
-    _host.unrounded_segments(
-        rows, None, offsets, segments, load_of(rows.dtype), moments.ELEMENT, found
-    )
-    if found[3].any():  # the bound of the error
-        which = np.flatnonzero(found[3])
-        special = _special((rows.reshape(segments, -1) if segments > 1 else rows.T)[which])
+def _three_floats(array: Array, axes: tuple[int, ...]) -> Array | None:
+    """A block of sums along axes, without numbers of elements; None if a sum is not exact."""
+    found = np.empty((4, *(1 if i in axes else n for i, n in enumerate(array.shape))))
+    if not _host.unrounded_axes(array, axes, found):
+        which = found[3] != 0
+        special = _special(array, axes)[which]
         if not special.all():
             return None
-        found[:, which] = special, *np.zeros((3, len(which)))
-    return found[:3]
+        found[:, which] = special, *np.zeros((3, len(special)))
+    return found
 
 
-def _special(rows: Array, sizes: bool = False) -> Array:
-    """The sums of the infinities and nans of each row; 0 of a row without these."""
-    x = rows.astype(np.float64)
+def _special(array: Array, axes: int | tuple[int, ...], sizes: bool = False) -> Array:
+    """The sums of infinities and nans along axes, which then have size 1; 0 where there is none."""
+    x = array.astype(np.float64)
     x = np.where(np.isfinite(x), 0, abs(x) if sizes else x)
-    return np.asarray(dtypes.quietly(np.sum, x, axis=1))
+    return np.asarray(dtypes.quietly(np.sum, x, axis=axes, keepdims=True))
 
 
 def _with_squares(rows: Array, in_rows: bool, is_norm: bool) -> Array | None:
@@ -138,28 +126,35 @@ def _with_squares(rows: Array, in_rows: bool, is_norm: bool) -> Array | None:
         levels = _host.sum_levels(rows[None])[0]
     lost = np.flatnonzero(np.isnan(levels[:, 0]).any(0))
     if lost.size:
-        special = _special(rows[lost] if in_rows else rows[:, lost].T, is_norm)
+        special = _special(rows[lost] if in_rows else rows[:, lost].T, 1, is_norm)[:, 0]
         if not special.all():
             return None
         levels[:, :, lost] = 0
         levels[0, 0, lost] = special
-    pieces = len(levels)
-    sums = _three_floats(levels[:, :3].reshape(-1, groups), np.array([0, 3 * pieces]))
-    squares = _three_floats(levels[:, 3:].reshape(pieces, -1), np.array([0, pieces]))
+    sums = _three_floats(levels[:, :3], (0, 1))
+    squares = _three_floats(levels[:, 3:], (0,))
     if sums is None or squares is None:
         return None
-    return np.concatenate([sums, squares], axis=1)
+    return np.concatenate([sums, squares], axis=2).reshape(-1, groups)[: 3 * 6 + 1]
 
 
 def merged(blocks: Sequence[Array]) -> Array:
     """The sums of several chunks, in either form."""
-    if all(one.dtype == np.float64 for one in blocks):
-        rows = np.concatenate([one[:-1].reshape(3, -1) for one in blocks])
-        made = _three_floats(rows, np.array([0, len(rows)]))
+    if (floats := _floats_of(blocks)) is not None:
+        made = _three_floats(floats[0], (0, 1))
         if made is not None:
-            n = np.sum([one[-1:] for one in blocks], axis=0)
-            return np.concatenate([made.reshape(-1, *n.shape[1:]), n])
+            block = made.reshape(-1, *blocks[0].shape[1:])[: len(blocks[0])]
+            np.add.reduce(floats[1], out=block[-1])
+            return block
     return np.asarray(np.sum([_as_digits(one) for one in blocks], axis=0, dtype=np.int64))
+
+
+def _floats_of(blocks: Sequence[Array]) -> tuple[Array, Array] | None:
+    """The floats of blocks, three along axis 1, and the numbers of elements. None of digits."""
+    if any(one.dtype != np.float64 for one in blocks):
+        return None
+    every = np.array(blocks)
+    return every[:, :-1].reshape(len(blocks), 3, -1, *every.shape[2:]), every[:, -1]
 
 
 def _as_digits(block: Array) -> digits.Words:
@@ -176,11 +171,14 @@ def _as_digits(block: Array) -> digits.Words:
     return np.concatenate([words, none, squares, none], axis=-1)
 
 
-def rounded(total: Array, result: np.dtype[Any]) -> Array:
-    """The sums themselves, rounded."""
-    if total.dtype == np.float64:
-        return np.asarray(_sum(total[:3], "exact", result, axis=0, timing=False).value)
-    return digits.in_dtype(total, result)
+def rounded(blocks: Sequence[Array], result: np.dtype[Any]) -> Array:
+    """The sums of several chunks themselves, rounded."""
+    if (floats := _floats_of(blocks)) is None:
+        return digits.in_dtype(merged(blocks), result)
+    part = dtypes.part_of(result)
+    how = line_of(floats[0].dtype), line_of(part), part, None, None, ((), ())
+    found = _host.sum_axis(floats[0][:, :, 0], (0, 1), False, True, None, how)[0]
+    return np.asarray(found).astype(result, copy=False)
 
 
 def finished(total: Array, kind: int, result: np.dtype[Any], ddof: float = 0) -> Array:

@@ -232,6 +232,20 @@ MOST_SEGMENTS = 2**63 - 2  # C counts them in an int64
 _PIECE = 1 << 24  # numbers per call of NumPy
 
 
+class SomeRows(NamedTuple):
+    """Ids of rows, of which negative ones are skipped, and the number of rows of each segment."""
+
+    ids: Array
+    counts: Array
+
+
+def some_rows(ids: Array, size: int) -> SomeRows:
+    try:
+        return SomeRows(ids, np.bincount(ids, minlength=size))
+    except ValueError:
+        return SomeRows(ids, np.bincount(ids + 1, minlength=size + 1)[1:])
+
+
 class Segments(NamedTuple):
     """The arguments of `segment_sum` that define segments and where their sums go."""
 
@@ -246,6 +260,7 @@ class Segments(NamedTuple):
     largest: int | None = None  # the largest id, if the size follows from it
     given: Any = None  # the caller's offsets in host memory, of which `offsets` is a copy
     in_place: bool = False  # exact sums begin with what `out` holds; the others are left alone
+    sizes: Any = None  # the numbers of rows, if rows with negative ids are skipped
 
     @property
     def kind(self) -> int:
@@ -266,6 +281,8 @@ class Segments(NamedTuple):
         """The same arguments, checked for values in host memory, as arrays and with a size."""
         if self.ids is None:
             return self._with_offsets(_integers("offsets", self.offsets), len(array))
+        if isinstance(self.ids, SomeRows):
+            return self._replace(ids=self.ids.ids, sizes=self.ids.counts)
         found, categories = _ids(self.ids)
         if len(found) != len(array):
             raise ValueError(f"values has {len(array)} rows, but segment_ids {len(found)} ids")
@@ -345,6 +362,8 @@ class Segments(NamedTuple):
         """The number of rows of each segment. The ids are known to be in range."""
         if self.ids is None:
             return np.diff(self.offsets)
+        if self.sizes is not None:
+            return np.asarray(self.sizes)
         counts = np.zeros(self.size, np.int64)
         for first in range(0, len(self.ids), _PIECE):  # checks ids again: threads may change them
             some = self.ids[first : first + _PIECE].astype(np.intp, copy=False)
@@ -356,7 +375,7 @@ class Segments(NamedTuple):
         if not len(which):
             return
         ids = self.ids_of(0, rows)
-        wanted = np.zeros(self.size, np.bool_)
+        wanted = np.zeros(self.size + 1, np.bool_)  # the last one is for skipped rows
         wanted[which] = True
         found = np.flatnonzero(wanted[ids])
         found = found[np.argsort(ids[found], kind="stable")]
@@ -397,7 +416,7 @@ class Segments(NamedTuple):
             rows = np.arange(first, first + count)
             return np.searchsorted(self.offsets, rows, side="right") - 1
         ids: Array = self.ids[first : first + count].copy()  # kernels rely on the check
-        wrong = np.flatnonzero((ids < 0) | (ids >= self.size))
+        wrong = np.flatnonzero(((ids < 0) & (self.sizes is None)) | (ids >= self.size))
         if wrong.size:
             k = int(wrong[0])
             raise self.wrong(0, (False, first + k, int(ids[k]), 0))

@@ -90,11 +90,12 @@ def by_segment(
     for i, (term, array) in enumerate(itertools.product(terms, pieces if not is_wide else ())):
         bad = _host.unrounded_segments(
             array, segments.ids, segments.offsets, segments.size, load_of(array.dtype), term,
-            sums[i],
+            sums[i], segments.sizes is not None,
         )  # fmt: skip
         if bad >= 0:
             raise segments.wrong_id(rows, bad)
-    n = np.repeat(segments.counts(), columns).astype(np.float64)
+    n = segments.counts().astype(np.float64)
+    n = n if columns == 1 else np.repeat(n, columns)
     first, second = len(arrays), (len(terms) - 1) * len(arrays)
     if is_wide:
         unknown[...] = True

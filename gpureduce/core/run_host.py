@@ -229,8 +229,8 @@ def store_by_segment(
 
     Returns milliseconds.
     """
-    kinds = line_of(array.dtype), line_of(result)
-    ms, bad = _host.sum_segments(array, segments.ids, segments.offsets, sums, *kinds, first)
+    how: Any = line_of(array.dtype), line_of(result), first, segments.sizes is not None
+    ms, bad = _host.sum_segments(array, segments.ids, segments.offsets, sums, *how)
     if bad >= 0:
         raise segments.wrong_id(len(array), bad)
     return ms

@@ -72,6 +72,11 @@ def test_edges(values):
                 np.testing.assert_array_equal(lazy.compute(), right, err_msg=name)
 
 
+def test_norm_of_a_complex_inf_with_nan_is_nan():
+    x = da.from_array(np.array([1, complex(np.inf, np.nan), 2]), chunks=1)
+    assert np.isnan(gd.norm(x).compute())
+
+
 def test_chunks_whose_sums_are_floats_and_chunks_of_digits():
     rng = np.random.default_rng(4)
     x = rng.standard_normal((40, 100)).astype(np.float32)

@@ -36,6 +36,7 @@ def frame():
 
 
 FRAME = frame()
+UNSORTED = FRAME[["x", "f4"]].assign(t=pd.Timestamp("2020") - pd.to_timedelta(FRAME.i, "D"))
 KEYS = ["city", "kind", "day", ["city", "kind"], ["day", "kind", "city"], ["kind"]]
 KINDS = {"sum": [{}, {"min_count": 20}], "mean": [{}], "count": [{}],
          "var": [{}, {"ddof": 0}, {"ddof": 3}], "std": [{}]}  # fmt: skip
@@ -63,6 +64,8 @@ def test_series_selections_and_other_keys():
         lambda g, d: g(d[["x", "i"]], np.arange(N) // 9).mean(),
         lambda g, d: g(d[:0], "day")[["x"]].sum(),
         lambda g, d: g(d[["x", "day"]], pd.Grouper(key="day")).mean(),
+        lambda g, d: g(UNSORTED, pd.Grouper(key="t", freq="D")).sum(),
+        lambda g, d: g(UNSORTED, UNSORTED.t.where(UNSORTED.x > 1)).var(ddof=2, numeric_only=True),
         lambda g, d: g(d, "day").mean(numeric_only=True),
         lambda g, d: g(d, "day", as_index=False)["x"].mean(),
     ):

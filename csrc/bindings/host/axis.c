@@ -18,7 +18,7 @@
 typedef struct {
     PyArrayObject *array, *out, *mask; /* `out` and `mask` may be NULL */
     bool reduced[GR_MOST_AXES];
-    bool keeps_dims;
+    bool keeps_dims, unrounded; /* `unrounded`: `out` has a first axis more, of 4 numbers */
     gr_how how;
     PyArray_Descr *type; /* of the result */
     gr_initial initial;
@@ -103,10 +103,10 @@ static void describe(const request *asked, PyArrayObject *out, gr_axes *axes)
         .out = PyArray_DATA(out),
         .load = asked->how.load,
         .components = asked->how.parts,
-        .part_step = PyArray_ITEMSIZE(out) / 2,
+        .part_step = asked->unrounded ? PyArray_STRIDE(out, 0) : PyArray_ITEMSIZE(out) / 2,
         .swapped = PyArray_ISBYTESWAPPED(array),
     };
-    for (int i = 0, k = 0; i < PyArray_NDIM(array); i++) {
+    for (int i = 0, k = asked->unrounded; i < PyArray_NDIM(array); i++) {
         gr_axis dim = {
             .size = (size_t)PyArray_DIM(array, i),
             .in = empty ? 0 : PyArray_STRIDE(array, i),
@@ -124,6 +124,8 @@ static void describe(const request *asked, PyArrayObject *out, gr_axes *axes)
 
 static bool add(const request *asked, gr_axes *axes)
 {
+    if (asked->unrounded)
+        return gr_exact_unrounded_axes(axes, NULL, 0);
     if (asked->how.exactly)
         return gr_exact_sum_axes(axes, asked->how.target, &asked->initial, 0);
     return gr_cpu_sum_axes(axes, asked->how.acc, asked->how.target, &asked->initial, 0);
@@ -277,6 +279,7 @@ PyObject *gr_py_sum_axis(PyObject *Py_UNUSED(module), PyObject *const *args, Py_
     }
     asked.array = (PyArrayObject *)args[0];
     asked.out = asked.mask = NULL;
+    asked.unrounded = false;
     asked.keeps_dims = args[2] == Py_True;
     asked.how.exactly = args[3] == Py_True;
     asked.initial.integer = 0;
@@ -296,4 +299,43 @@ PyObject *gr_py_sum_axis(PyObject *Py_UNUSED(module), PyObject *const *args, Py_
     double start = gr_now_ms();
     PyObject *value = sums_of(&asked);
     return value ? Py_BuildValue("Nd", value, gr_now_ms() - start) : NULL;
+}
+
+/* Whether `out` takes unrounded sums: the array's shape after an axis of size 4, with reduced axes
+ * of size 1. */
+static bool takes_numbers(const request *asked)
+{
+    PyArrayObject *array = asked->array, *out = asked->out;
+    int dims = PyArray_NDIM(array);
+    bool fits = PyArray_TYPE(out) == NPY_FLOAT64 && PyArray_IS_C_CONTIGUOUS(out) &&
+                PyArray_ISWRITEABLE(out) && PyArray_NDIM(out) == dims + 1 &&
+                PyArray_DIM(out, 0) == 4;
+    for (int i = 0; i < dims && fits; i++)
+        fits = PyArray_DIM(out, i + 1) == (asked->reduced[i] ? 1 : PyArray_DIM(array, i));
+    return fits;
+}
+
+PyObject *gr_py_unrounded_axes(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyObject *axes;
+    request asked = {.keeps_dims = true, .unrounded = true};
+    if (!PyArg_ParseTuple(args, "O!OO!", &PyArray_Type, &asked.array, &axes, &PyArray_Type,
+                          &asked.out))
+        return NULL;
+    const gr_numpy_type *type = gr_numpy_type_of_elements((PyObject *)asked.array);
+    if (!type || type->components != 1 || !gr_is_float(type->load) ||
+        !gr_take_axes(axes, PyArray_NDIM(asked.array), asked.reduced) || !takes_numbers(&asked)) {
+        PyErr_SetString(PyExc_ValueError, "expected native floats, axes, and an array for sums");
+        return NULL;
+    }
+    asked.how.load = type->load;
+    asked.how.parts = 1;
+    if (run(&asked, asked.out) < 0)
+        return NULL;
+    size_t sums = (size_t)PyArray_SIZE(asked.out) / 4;
+    const double *errors = (const double *)PyArray_DATA(asked.out) + 3 * sums;
+    bool exact = true;
+    for (size_t i = 0; i < sums; i++)
+        exact &= errors[i] == 0;
+    return PyBool_FromLong(exact);
 }

@@ -48,6 +48,7 @@ PyObject *gr_py_sum_digits(PyObject *module, PyObject *args);
 PyObject *gr_py_round_digits(PyObject *module, PyObject *args);
 PyObject *gr_py_finish_digits(PyObject *module, PyObject *args);
 PyObject *gr_py_sum_array(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *gr_py_unrounded_axes(PyObject *module, PyObject *args);
 PyObject *gr_py_sum_axis(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *gr_py_finish_sums(PyObject *module, PyObject *args);
 PyObject *gr_py_finish_plainly(PyObject *module, PyObject *const *args, Py_ssize_t count);

@@ -98,6 +98,10 @@ static PyMethodDef methods[] = {
      "The SumResult of an array that needs no conversion, by `exact` or `cpu`; None for other "
      "objects. common(dtype, exactly) returns the fields of a Timing that such sums have in "
      "common; None: the sum is not timed."},
+    {"unrounded_axes", gr_py_unrounded_axes, METH_VARARGS,
+     "unrounded_axes(array, axes, out)\n--\n\n"
+     "Stores the sums along axes, as three floats and a bound of their error each, which are along "
+     "the first axis of `out`. Reduced axes have size 1 there. Whether all bounds are 0."},
     {"sum_axis", (PyCFunction)(void (*)(void))gr_py_sum_axis, METH_FASTCALL,
      "sum_axis(array, axis, keepdims, exactly, common[, details])\n--\n\n"
      "The sums along axes by `exact` or `cpu`. Without `details`: a SumResult; None for arrays and "
@@ -124,10 +128,11 @@ static PyMethodDef methods[] = {
      "Stores the sum of the elements of a segment up to each, rounded once. `before`: the digits "
      "of a sum before each row."},
     {"sum_segments", gr_py_sum_segments, METH_VARARGS,
-     "sum_segments(values, ids, offsets, out, source, wanted, initial)\n--\n\n"
-     "Stores the sums by segment in `out`: (ms, the first row whose id is out of range or -1)."},
+     "sum_segments(values, ids, offsets, out, source, wanted, initial, skips=False)\n--\n\n"
+     "Stores the sums by segment in `out`: (ms, the first row whose id is out of range or -1). If "
+     "`skips`, rows with negative ids are left out."},
     {"unrounded_segments", gr_py_unrounded_segments, METH_VARARGS,
-     "unrounded_segments(values, ids, offsets, segments, load, term, out)\n--\n\n"
+     "unrounded_segments(values, ids, offsets, segments, load, term, out, skips=False)\n--\n\n"
      "Stores the sums of terms by segment in four planes, of as many numbers each as `out` has in "
      "a row: the first row whose id is out of range or -1."},
     {"cpu_error_factor", gr_py_cpu_error_factor, METH_VARARGS,

@@ -147,11 +147,12 @@ PyObject *gr_py_sum_segments(PyObject *Py_UNUSED(module), PyObject *args)
 {
     request asked = {.values = NULL};
     gr_segments *all = &asked.segments;
-    int source, wanted;
+    int source, wanted, skips = 0;
     PyObject *ids, *offsets, *initial;
-    if (!PyArg_ParseTuple(args, "O!OOO!iiO", &PyArray_Type, &asked.values, &ids, &offsets,
-                          &PyArray_Type, &asked.out, &source, &wanted, &initial))
+    if (!PyArg_ParseTuple(args, "O!OOO!iiO|p", &PyArray_Type, &asked.values, &ids, &offsets,
+                          &PyArray_Type, &asked.out, &source, &wanted, &initial, &skips))
         return NULL;
+    all->ids.skips = skips;
     if (take_groups(&asked, ids, offsets) < 0)
         return NULL;
     gr_how how = gr_how_of(source, wanted, true, GR_ON_PROCESSORS, GR_GROUPS_IDS);
@@ -180,12 +181,13 @@ PyObject *gr_py_unrounded_segments(PyObject *Py_UNUSED(module), PyObject *args)
     request asked = {.values = NULL};
     gr_segments *all = &asked.segments;
     PyObject *ids, *offsets;
-    int load, term;
+    int load, term, skips = 0;
     Py_ssize_t segments;
-    if (!PyArg_ParseTuple(args, "O!OOniiO!", &PyArray_Type, &asked.values, &ids, &offsets,
-                          &segments, &load, &term, &PyArray_Type, &asked.out) ||
+    if (!PyArg_ParseTuple(args, "O!OOniiO!|p", &PyArray_Type, &asked.values, &ids, &offsets,
+                          &segments, &load, &term, &PyArray_Type, &asked.out, &skips) ||
         take_groups(&asked, ids, offsets) < 0)
         return NULL;
+    all->ids.skips = skips;
     PyArrayObject *out = asked.out;
     bool fits = term >= 0 && term < GR_TERM_PRODUCT && gr_is_float((gr_load)load) &&
                 PyArray_NDIM(out) == 2 && PyArray_TYPE(out) == NPY_FLOAT64 &&
