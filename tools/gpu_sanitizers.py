@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -29,16 +31,26 @@ def run(tool: str) -> dict[str, object]:
     done = subprocess.run(command, capture_output=True, text=True)
     passed = re.search(r"(\d+) passed", done.stdout)
     summary = re.search(r"(?:ERROR|RACECHECK) SUMMARY: (.*)", done.stdout)
-    if done.returncode or not passed or not summary:
-        print(done.stdout[-4000:], done.stderr[-2000:], file=sys.stderr)
+    clean = bool(done.returncode == 0 and passed and summary and summary[1].startswith("0 "))
+    if not clean:
+        reports = "\n".join(re.findall("^=+ .*", done.stdout, re.MULTILINE)[:60])
+        print(reports, done.stdout[-4000:], done.stderr[-2000:], sep="\n", file=sys.stderr)
     found = {
-        "clean": bool(done.returncode == 0 and summary and summary[1].startswith("0 ")),
+        "clean": clean,
         "summary": summary[1] if summary else "none",
         "tests": int(passed[1]) if passed else 0,
     }
     print(tool, found, flush=True)  # at once: the next tool may take long
     print(*re.findall(r"\d+\.\d+s call .*", done.stdout), sep="\n", flush=True)
     return found
+
+
+def compile_outside(folder: str) -> None:
+    """Compiles the program of a test once. Each tool would do so, and watch the compiler."""
+    test = TESTS / "native" / "test_exact_add_header.py::test_nvcc_compiles_it"
+    command = [sys.executable, "-P", "-m", "pytest", "-q", "--slow", str(test)]
+    subprocess.run([*command, "--basetemp", f"{folder}/made"], check=True)
+    os.environ.setdefault("GPUREDUCE_EXACT_ADD", f"{folder}/made/exact_add_card/exact_add")
 
 
 def main() -> int:
@@ -48,9 +60,9 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.record and not arguments.record.exists():
         parser.error(f"there is no {arguments.record}: `pytest -m gpu --record` writes it first")
-    with ThreadPoolExecutor(
-        len(PROCESSES)
-    ) as pool:  # each tool leaves the GPU idle most of the time
+    pool = ThreadPoolExecutor(len(PROCESSES))  # each tool leaves the GPU idle most of the time
+    with tempfile.TemporaryDirectory() as folder, pool:
+        compile_outside(folder)
         found = dict(zip(PROCESSES, pool.map(run, PROCESSES), strict=True))
     if arguments.record:
         record = json.loads(arguments.record.read_text())

@@ -209,8 +209,10 @@ static gr_status allocate(run *r, gr_arena *arena)
     size_t unproven = gr_arena_take(arena, marks, sizeof(unsigned));
     size_t arrived = gr_arena_take(arena, longs * tiles, sizeof *job->arrived);
     size_t count = gr_arena_take(arena, counts, sizeof *job->counts);
+    bool has_empty = r->by_cluster && !job->by_row; /* segment_order_few skips empty segments */
+    size_t cleared = gr_arena_take(arena, has_empty ? counts : 0, sizeof *job->ends);
     arena->zeroed = arena->bytes;
-    size_t ends = gr_arena_take(arena, counts, sizeof *job->ends);
+    size_t ends = has_empty ? cleared : gr_arena_take(arena, counts, sizeof *job->ends);
     size_t order = gr_arena_take(arena, r->in_order ? request->rows : 0, sizeof *job->order);
     bool has_places = r->in_order && !job->orders_in_shared;
     size_t places = gr_arena_take(arena, has_places ? request->rows : 0, sizeof *job->places);
