@@ -104,7 +104,7 @@ __device__ __forceinline__ bool find_rows(const gr_segment_job &of, FewRows &few
 
     if (of.by_row && thread < count)
         k = index_at(of.index, k);
-    for (unsigned j = 0; j < flight; j++) {
+    for (unsigned j = 0; j < flight && j * blockDim.x < of.rows; j++) {
         unsigned row = thread + j * blockDim.x;
         id[j] = row < of.rows ? index_at(of.index, row) : 0;
     }
@@ -135,7 +135,7 @@ __device__ __forceinline__ bool find_rows(const gr_segment_job &of, FewRows &few
     }
     if (of.by_row)
         __syncthreads();
-    for (unsigned j = 0; j < flight; j++) {
+    for (unsigned j = 0; j < flight && j * blockDim.x < of.rows; j++) {
         unsigned row = thread + j * blockDim.x;
         unsigned slot = row < of.rows ? few.slot_of(id[j], first) : FewRows::NO_SLOT;
         is_wrong |= id[j] >= of.segments;
