@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpureduce.core import devices
@@ -36,6 +37,7 @@ METRICS = {
 
 _TARGET = """
 import json, sys
+sys.path.insert(0, sys.argv[3])  # this package, wherever the process starts
 import numpy, gpureduce
 for case in json.loads(sys.argv[1]):
     array = numpy.zeros(case["n"], case["dtype"])
@@ -73,8 +75,8 @@ def counters(device: devices.Device, cases: Sequence[Case]) -> list[dict[str, An
     if device.backend != "cuda":
         raise NoProfiler(f"a profiler needs a GPU, and this is {device.name}")
     command = [
-        sys.executable, *(["-P"] if sys.flags.safe_path else []), "-c", _TARGET,
-        json.dumps([asdict(case) for case in cases]), device.id,
+        sys.executable, "-P", "-c", _TARGET, json.dumps([asdict(case) for case in cases]),
+        device.id, str(Path(__file__).parents[2]),
     ]  # fmt: skip
     options = ["--page", "raw", "--metrics", ",".join(METRICS.values())]
     try:
