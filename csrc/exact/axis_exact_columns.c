@@ -171,7 +171,7 @@ void gr_exact_add_terms(const gr_axis_job *job, gr_columns *sums, const unsigned
     gr_exact_axes_of(job)->kernels->term_columns(&of, sums->planes, sums->stride);
 }
 
-/* Moves the sums from the leaf's plane to those of gr_proven3 if they will be merged or folded. */
+/* Moves sums that will be merged or folded from the leaf's plane to the planes of gr_proven3. */
 void gr_exact_end(const gr_axis_job *job, gr_columns *sums)
 {
     if (sums->leaves == 1 && job->chunks == 1 && job->folded == 1)

@@ -79,9 +79,9 @@ typedef void gr_finish_kernel(const gr_finish_how *how, const gr_finish_planes *
 /* Moves a window in each lane by `steps` elements, and keeps its sums of elements and, if
  * `has_squares`, of squares in `lanes`. In each step, an element enters, the sums are stored, and
  * an element leaves. `enters` and `leaves` point to these elements of lane 0 in the first step, or
- * are NULL. Sums are stored in four planes, those of squares in the next four, with bounds times
- * `factor`; without planes, they are not. `counts`, or NULL, gets the numbers of elements. A nan is
- * left out unless `takes_nan`. */
+ * are NULL. Sums are stored in four planes, sums of squares in the next four, with bounds times
+ * `factor`. Without planes, no sums are stored. `counts`, or NULL, gets the numbers of elements. A
+ * nan is left out unless `takes_nan`. */
 enum { GR_ROLL_NUMBERS = 10 }; /* of a lane in `lanes` */
 typedef struct {
     const double *enters, *leaves;

@@ -104,7 +104,7 @@ size_t gr_first_bad(const gr_host_segments *job, const gr_segment_block *block);
 /* Whether an id of the block is less than the one before. */
 bool gr_ids_fall(const gr_segment_block *block);
 
-/* Whether short cells and pairs take the squares of the elements. Those of float64 do not fit. */
+/* Whether short cells and pairs take the squares of the elements. Squares of float64 do not fit. */
 static inline bool gr_adds_squares(const gr_host_segments *job)
 {
     const gr_segment_values *values = &job->request->values;

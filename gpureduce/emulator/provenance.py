@@ -37,7 +37,7 @@ _FACTORS = 2 * np.random.default_rng(1).integers(0, 2**63, (64, 1, 1), np.uint64
 
 @dataclass(frozen=True)
 class Parts:
-    """The elements of a sum, as bits: `once` has all, `twice` those that it has twice or more.
+    """The elements of a sum, as bits: `once` has all, `twice` the repeated elements.
 
     `foreign` tells what else is in it. `total`, `size` and `terms` are the sum of the elements, of
     their magnitudes, and their number, with repetitions.

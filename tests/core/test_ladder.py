@@ -41,7 +41,7 @@ def test_every_block_and_edge(strategy, dtype, device, count_sum):
     for i, block in enumerate(BLOCKS):
         if device == "emulator" and (first + i) % 2:  # every other block with the next dtype
             continue
-        # A third of the sizes on the emulator, and the others with the next dtypes.
+        # On the emulator, each dtype has a third of the sizes.
         sizes = small_sizes(block)
         for n in sizes if device == "cuda" else sizes[(first + i) // 2 % 3 :: 3]:
             with in_order(first + i):

@@ -68,7 +68,7 @@ template <typename Job> DEVICE_FUNCTION void add_marked_again(const Job &of, uns
 }
 
 /* Adds up the sum of segment k and column c again by a block, whose shared memory has room for
- * GR_LEVELS_WORDS words, and for the bounds. These are those of the first thread. */
+ * GR_LEVELS_WORDS words, and for the bounds. All threads take the bounds of the first thread. */
 __device__ __forceinline__ void add_segment_again_by_block(const gr_segment_job &of, uint64_t k,
                                                            uint64_t c, const Bounds &rows)
 {

@@ -145,23 +145,25 @@ __device__ __forceinline__ bool find_rows(const gr_segment_job &of, FewRows &few
         atomicMin(&few.first[slot], row);
         found[atomicAdd(&few.found, 1u)] = slot << 16 | row;
     }
-    is_wrong = __syncthreads_or(is_wrong);
-    if (is_wrong && of.stops)
-        __trap();
-    for (unsigned i = thread; i < FewRows::SLOTS && !is_wrong; i += blockDim.x)
+    if (__syncthreads_or(is_wrong)) {
+        if (of.stops)
+            __trap();
+        return false;
+    }
+    for (unsigned i = thread; i < FewRows::SLOTS; i += blockDim.x)
         few.end[i] = few.count[i] ? atomicAdd(&few.claimed, few.count[i]) : 0;
     __syncthreads();
-    for (unsigned i = thread; i < few.found && !is_wrong; i += blockDim.x)
+    for (unsigned i = thread; i < few.found; i += blockDim.x)
         order[atomicAdd(&few.end[found[i] >> 16], 1u)] = found[i] & 0xffff;
     __syncthreads();
-    if (thread < count && !is_wrong) {
+    if (thread < count) {
         unsigned slot = few.slot_of(k, first), end = few.end[slot];
         bool is_first = !of.by_row || few.first[slot] == first + thread;
         few.own[thread].begin = is_first ? end - few.count[slot] : 0;
         few.own[thread].end = is_first ? end : 0;
     }
     __syncthreads();
-    return !is_wrong;
+    return true;
 }
 
 /* The block's shared memory for these, behind what sums of a block take. */
