@@ -1,8 +1,9 @@
 """Run the sanitizer's share of the GPU tests under the tools of compute-sanitizer, side by side.
 
-    python tools/gpu_sanitizers.py [--record FILE]
+    python tools/gpu_sanitizers.py [--record FILE] [--tool TOOL]...
 
-`--record` adds the result to a record that ``pytest -m gpu --record FILE`` has written.
+`--record` adds each result at once to a record that ``pytest -m gpu --record FILE`` has written.
+Without `--tool`, all tools run.
 """
 
 from __future__ import annotations
@@ -14,19 +15,20 @@ import re
 import subprocess
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-# Side by side. The tools prepare each kernel that a process loads, so its tests stay together.
-PROCESSES = {"memcheck": 4, "racecheck": 5, "synccheck": 3, "initcheck": 3}
+# Shares of the processors. The tools prepare each kernel that a process loads, so its tests stay
+# together.
+SHARES = {"memcheck": 4, "racecheck": 5, "synccheck": 3, "initcheck": 3}
 TESTS = Path(__file__).resolve().parents[1] / "tests"
 
 
-def run(tool: str) -> dict[str, object]:
+def run(tool: str, processes: int) -> dict[str, object]:
     """Runs one tool over all tests marked sanitizer. Returns its errors, and the passed tests."""
     command = ["compute-sanitizer", "--tool", tool, "--target-processes", "all"]
     command += [sys.executable, "-P", "-m", "pytest", "-q", "-m", "sanitizer", str(TESTS)]
-    command += ["-n", str(PROCESSES[tool]), "--dist", "worksteal", "-p", "no:benchmark"]
+    command += ["-n", str(processes), "--dist", "worksteal", "-p", "no:benchmark"]
     command += ["--durations", "5"]  # printed below: the longest tests may need a part each
     done = subprocess.run(command, capture_output=True, text=True)
     passed = re.search(r"(\d+) passed", done.stdout)
@@ -57,18 +59,27 @@ def main() -> int:
     """Runs every tool. Returns 0 if all were clean."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--record", type=Path)
+    parser.add_argument("--tool", action="append", choices=SHARES, help="only these")
     arguments = parser.parse_args()
     if arguments.record and not arguments.record.exists():
         parser.error(f"there is no {arguments.record}: `pytest -m gpu --record` writes it first")
-    pool = ThreadPoolExecutor(len(PROCESSES))  # each tool leaves the GPU idle most of the time
+    tools = arguments.tool or [*SHARES]
+    shares = sum(SHARES[tool] for tool in tools)
+    pool = ThreadPoolExecutor(len(SHARES))  # each tool leaves the GPU idle most of the time
+    all_clean = True
     with tempfile.TemporaryDirectory() as folder, pool:
         compile_outside(folder)
-        found = dict(zip(PROCESSES, pool.map(run, PROCESSES), strict=True))
-    if arguments.record:
-        record = json.loads(arguments.record.read_text())
-        record["compute_sanitizer"] = found
-        arguments.record.write_text(json.dumps(record, indent=1) + "\n")
-    return 0 if all(row["clean"] for row in found.values()) else 1
+        found = {
+            pool.submit(run, tool, max(1, (os.cpu_count() or 1) * SHARES[tool] // shares)): tool
+            for tool in tools
+        }
+        for one in as_completed(found):
+            all_clean &= bool(one.result()["clean"])
+            if arguments.record:
+                record = json.loads(arguments.record.read_text())
+                record.setdefault("compute_sanitizer", {})[found[one]] = one.result()
+                arguments.record.write_text(json.dumps(record, indent=1) + "\n")
+    return 0 if all_clean else 1
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@
  * Unsorted ids: rows of many bytes are put in order by segment_count, segment_claim and
  * segment_order, or by segment_order_few, and the kernels for offsets follow. For other rows,
  * segment_range finds the exponents, and segment_sample frequent ids. segment_shared or
- * segment_atomics adds up integers, and segment_round rounds their sums.
+ * segment_atomics adds up integers, and segment_round rounds their sums. segment_zeros sets the
+ * signs of zeros that rows are added to in place.
  *
  * Only the device knows whether ids are sorted. So the host launches the kernels for both, without
  * waiting, and those that have nothing to do return at once.
@@ -82,6 +83,18 @@ static gr_status attempt(run *r, int number)
             gr_launch_segment_threads(r, "segment_round", sums, BLOCK, 0) != GR_OK)
             return r->error->status;
     return GR_OK;
+}
+
+/* Launches the attempts from number `first` to `last`, and what they leave to be done. */
+static gr_status attempts(run *r, int first, int last)
+{
+    const gr_groups_request *request = r->request;
+    for (int number = first; number <= last; number++)
+        if (attempt(r, number) != GR_OK)
+            return r->error->status;
+    if (request->in_place && request->rows && gr_adds_floats(r))
+        gr_launch_segment_threads(r, "segment_zeros", request->rows, BLOCK, 0);
+    return r->error->status;
 }
 
 /* Finds frequent ids, and the exponents of the values. Exponents of a sample, if there is one, are
@@ -216,6 +229,8 @@ static gr_status allocate(run *r, gr_arena *arena)
     size_t order = gr_arena_take(arena, r->in_order ? request->rows : 0, sizeof *job->order);
     bool has_places = r->in_order && !job->orders_in_shared;
     size_t places = gr_arena_take(arena, has_places ? request->rows : 0, sizeof *job->places);
+    size_t owned = r->in_order && job->by_row ? request->rows : 0;
+    size_t own = gr_arena_take(arena, owned, sizeof *job->own);
     size_t task = gr_arena_take(arena, tasks, sizeof *job->task);
     size_t of_long = gr_arena_take(arena, longs, sizeof *job->longs);
     size_t partial = gr_arena_take(arena, tasks * request->columns, gr_axis_acc_size(request->acc));
@@ -243,6 +258,7 @@ static gr_status allocate(run *r, gr_arena *arena)
     job->counts = (unsigned *)(void *)(memory + count);
     job->ends = (unsigned *)(void *)(memory + ends);
     job->places = (unsigned *)(void *)(memory + places);
+    job->own = owned ? (gr_own_segment *)(void *)(memory + own) : NULL;
     job->order = r->in_order ? (unsigned *)(void *)(memory + order) : NULL;
     return GR_OK;
 }
@@ -288,9 +304,10 @@ static gr_status add(run *r)
         return r->error->status;
     if (r->in_words && !is_done(r)) {
         bool may_overflow = gr_most_segment_words(r) > 2 || r->job.sampled > 1;
+        int first = r->in_one_attempt ? 2 : 0;
+        int last = may_overflow && !request->check && !r->in_one_attempt ? 1 : first;
         if (r->error->status != GR_OK || find_range(r) != GR_OK ||
-            attempt(r, r->in_one_attempt ? 2 : 0) != GR_OK ||
-            (may_overflow && !request->check && !r->in_one_attempt && attempt(r, 1) != GR_OK))
+            attempts(r, first, last) != GR_OK)
             return r->error->status;
     }
     return gr_record_time(request->times, GR_AT_SUMMED, request->stream, r->error);
@@ -301,7 +318,7 @@ static gr_status check(run *r)
 {
     gr_segment_state state;
     if (gr_fetch_segment_state(r, &state) != GR_OK ||
-        (state.overflow && !state.bad && attempt(r, 1) != GR_OK))
+        (state.overflow && !state.bad && attempts(r, 1, 1) != GR_OK))
         return r->error->status;
     return gr_report_index(r, &state, 0);
 }

@@ -68,16 +68,23 @@ typedef struct {
     uint64_t unsorted;      /* ~place of the first id below the one before it */
     gr_extremes sample;     /* of a sample of the values */
     gr_extremes seen;       /* of all values, once a kernel has read them */
+    unsigned leaves_zeros;  /* segment_round has left -0.0 alone, to which 0 is added */
     unsigned overflow;      /* a checked word left its range, or words do not hold all values */
     unsigned any_unproven;  /* as in gr_sums */
     unsigned long_segments; /* entries of `longs` */
     uint64_t tasks;
     uint64_t largest; /* the largest id, with its sign bit flipped */
-    unsigned places;  /* places that segment_claim has assigned */
+    uint64_t claimed; /* places in `order` (low 32 bits) and in `own` that segments have */
     unsigned hot;
     uint64_t hot_id[GR_HOT_IDS];
     gr_word_plan plan; /* the attempt's plan, written by segment_clear */
 } gr_segment_state;
+
+/* A segment that has rows, and where in `order` their numbers are. */
+typedef struct {
+    uint64_t k;
+    unsigned begin, end;
+} gr_own_segment;
 
 /* A part of a long segment, which a block adds up: rows from `begin` to `end`. */
 typedef struct {
@@ -98,13 +105,14 @@ typedef struct {
     int by_offsets;        /* `index` has offsets */
     int in_place;          /* rows are added to what `out` holds; other sums are left alone */
     int stops;             /* a wrong id stops the kernels */
-    int by_row;            /* sums have the numbers of their segments' first rows in order */
+    int by_row;            /* fewer rows than segments: only segments with rows have numbers */
     int try_sorted;        /* if the ids are sorted, segment_rows adds up */
     uint64_t *offsets;     /* of sorted ids: written by segment_bounds */
     unsigned *order;       /* the numbers of the rows, segment by segment; NULL: not in use */
     unsigned *counts;      /* rows of each segment */
     unsigned *places;      /* each row's place among the rows of its segment */
     unsigned *ends;        /* end of each segment's rows in `order` */
+    gr_own_segment *own;   /* by_row: the segments that have rows; NULL: not in use */
     int orders_in_shared;  /* blocks count rows in shared memory first */
     char *staged;          /* sums of segment_runs, contiguous; NULL: it is not launched */
     uint64_t *words;       /* `room` words of sums */

@@ -77,6 +77,18 @@ def test_rows_are_added_in_place(dtype, kind):
             check(table, ids, rows, on_device(to), lambda _, to=to: to, *args)
 
 
+@pytest.mark.parametrize(("m", "d"), [(50, 2), (5000, 2), (5000, 40), (9000, 64)])
+def test_zeros_of_touched_rows_are_positive(m, d):
+    """By each way of adding rows. Rows without an id keep -0.0."""
+    ids = np.arange(m) // 2 % 3000
+    rows = np.ones((m, d), np.float32)
+    rows[1::2], rows[:, 0] = -1, -0.0
+    table = np.full((6000, d), -0.0, np.float32)
+    to = table.copy()
+    check(table, ids, rows, on_device(to), lambda _: to, on_device(ids), on_device(rows))
+    assert not np.signbit(to[ids]).any()
+
+
 def test_rows_anywhere_in_memory():
     rng = np.random.default_rng(2)
     base = rng.standard_normal((60, 130)).astype(np.float32)

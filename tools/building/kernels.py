@@ -38,7 +38,7 @@ TOGETHER = [
     # steps of sums by segment, with and without shared memory
     "segment_bounds segment_sample segment_count segment_order",
     "segment_largest segment_range segment_clear segment_round segment_join "
-    "segment_put segment_claim",
+    "segment_put segment_claim segment_zeros",
 ]
 
 

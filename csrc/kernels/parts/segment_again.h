@@ -55,13 +55,13 @@ template <typename Job> DEVICE_FUNCTION void add_marked_again(const Job &of, uns
                            (atomicAnd(of.sums.unproven + i / 32, ~bit) & bit);
             for (unsigned left = __ballot_sync(0xffffffffu, is_mine); left; left &= left - 1) {
                 uint64_t number = base + (unsigned)__ffs((int)left) - 1, c = number % of.columns;
-                uint64_t k = segment_of(of, number / of.columns);
-                Bounds rows = bounds_of(of, number / of.columns);
-                char *to = place_in_out(of, k, c);
+                Segment segment = segment_numbered(of, number / of.columns);
+                char *to = place_in_out(of, segment.k, c);
                 const char *column =
                     static_cast<const char *>(of.values.base) + column_offset(of.values, c);
                 add_again(to, of.sums.type, of.sums.bytes, lane ? 0 : begin_of(of, to, c),
-                          RowTerms{of, column, rows.begin}, {lane, 32, rows.end - rows.begin}, 1);
+                          RowTerms{of, column, segment.rows.begin},
+                          {lane, 32, segment.rows.end - segment.rows.begin}, 1);
             }
         }
     }

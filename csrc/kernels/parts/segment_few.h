@@ -5,15 +5,8 @@
 
 #include "segment_blocks.h"
 
-/* A segment of the block, and where its row numbers are in the block's `order`. */
-struct OwnSegment {
-    uint64_t k;
-    unsigned begin, end;
-};
-
 /* The sums of one block. Their segments are numbered from 0. */
 struct FewJob : gr_segment_job {
-    OwnSegment *own;
     unsigned count; /* of segments */
     unsigned *longs, *long_count;
 };
@@ -33,17 +26,6 @@ __device__ __forceinline__ uint64_t numbers_of(const FewJob &of)
     return of.count;
 }
 
-__device__ __forceinline__ uint64_t segment_of(const FewJob &of, uint64_t number)
-{
-    return of.own[number].k;
-}
-
-__device__ __forceinline__ Bounds bounds_of(const FewJob &of, uint64_t number)
-{
-    return number < of.count ? Bounds(of, of.own[number].begin, of.own[number].end)
-                             : Bounds(of, 0, 0);
-}
-
 /* Notes long segments, which the block adds up in the end. */
 __device__ __forceinline__ void put_tasks(const FewJob &of, unsigned lanes, bool is_long,
                                           uint64_t number, const Bounds &)
@@ -58,7 +40,7 @@ struct FewRows {
     FewJob job;
     unsigned long long key[SLOTS];                   /* segments; ~0 in free slots */
     unsigned first[SLOTS], count[SLOTS], end[SLOTS]; /* of their rows */
-    OwnSegment own[GR_FEW_SEGMENTS];
+    gr_own_segment own[GR_FEW_SEGMENTS];
     unsigned longs[GR_FEW_SEGMENTS];
     unsigned long_count, any_unproven, found, claimed;
 

@@ -80,17 +80,28 @@ __device__ __forceinline__ void count_rows(const gr_segment_job &of, unsigned *c
     });
 }
 
-/* Claims `count` places for each lane of a warp by one addition to `next`. Returns the first. */
-__device__ __forceinline__ unsigned claim_places(unsigned *next, unsigned count)
+/* Claims places for the `count` rows of each lane's segment `k`: a warp claims them by one
+ * addition. With `by_row`, a segment that has rows also gets a number. Returns the end of the
+ * places. */
+__device__ __forceinline__ unsigned claim_places(const gr_segment_job &of, uint64_t k,
+                                                 unsigned count)
 {
-    unsigned lane = threadIdx.x % 32, upto = count, begin = 0;
+    unsigned lane = threadIdx.x % 32, upto = count, has_rows;
+    unsigned long long begin = 0;
     for (unsigned offset = 1; offset < 32; offset *= 2) {
         unsigned other = __shfl_up_sync(0xffffffffu, upto, offset);
         upto += lane >= offset ? other : 0;
     }
+    has_rows = __ballot_sync(0xffffffffu, count > 0);
     if (lane == 31)
-        begin = atomicAdd(next, upto);
-    return __shfl_sync(0xffffffffu, begin, 31) + upto - count;
+        begin = atomicAdd(reinterpret_cast<unsigned long long *>(&of.state->claimed),
+                          (unsigned long long)__popc(has_rows) << 32 | upto);
+    begin = __shfl_sync(0xffffffffu, begin, 31);
+    unsigned end = (unsigned)begin + upto;
+    if (of.own && count > 0)
+        of.own[(begin >> 32) + (unsigned)__popc(has_rows & ((1u << lane) - 1))] = {k, end - count,
+                                                                                   end};
+    return end;
 }
 
 /* Stores the numbers of some rows. If ids have changed since they were counted, a place may be any

@@ -36,10 +36,12 @@ __device__ __forceinline__ uint64_t row_in(const gr_segment_job &of, unsigned nu
     return number < of.rows ? number : of.rows - 1;
 }
 
-/* How many numbers segments may have. A segment's number is its id. With `by_row` it is that of its
- * first row in order, so that segments without rows take no time. */
+/* How many numbers segments may have. A segment's number is its id. With `by_row` it is its place
+ * in `own`, or that of its first row if the ids are sorted: segments without rows take no time. */
 __device__ __forceinline__ uint64_t numbers_of(const gr_segment_job &of)
 {
+    if (of.own && needs_order(of))
+        return of.state->claimed >> 32;
     return of.by_row ? of.rows : of.segments;
 }
 
@@ -54,23 +56,29 @@ __device__ __forceinline__ uint64_t thread_of(const gr_segment_job &)
     return (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
 }
 
-/* The segment that has this number. If ids have changed after their check, it may be any. */
-__device__ __forceinline__ uint64_t segment_of(const gr_segment_job &of, uint64_t number)
-{
-    if (!of.by_row)
-        return number;
-    uint64_t row = needs_order(of) ? row_in(of, of.order[number]) : number;
-    uint64_t k = index_at(of.index, row);
-    return k < of.segments ? k : of.segments - 1;
-}
+/* A segment and its rows. */
+struct Segment {
+    uint64_t k;
+    Bounds rows;
+};
 
-/* The bounds of the segment that has this number; of none if there is no such segment. */
-__device__ __forceinline__ Bounds bounds_of(const gr_segment_job &of, uint64_t number)
+/* The segment that has this number. It has no rows if there is none. */
+template <typename Job>
+__device__ __forceinline__ Segment segment_numbered(const Job &of, uint64_t number)
 {
+    Segment none = {0, Bounds(of, 0, 0)};
     if (number >= numbers_of(of))
-        return Bounds(of, 0, 0);
-    Bounds rows = Bounds::segment(of, segment_of(of, number));
-    return of.by_row && rows.begin != number ? Bounds(of, 0, 0) : rows;
+        return none;
+    if (of.own && needs_order(of)) {
+        gr_own_segment own = of.own[number];
+        return {own.k, Bounds(of, own.begin, own.end)};
+    }
+    if (!of.by_row)
+        return {number, Bounds::segment(of, number)};
+    uint64_t id = index_at(of.index, number); /* may be any if ids have changed after their check */
+    uint64_t k = id < of.segments ? id : of.segments - 1;
+    Bounds rows = Bounds::segment(of, k);
+    return rows.begin == number ? Segment{k, rows} : none;
 }
 
 /* Searches sorted ids for the first row of a segment, or of a later one if it has none: the lanes

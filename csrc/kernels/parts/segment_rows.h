@@ -199,14 +199,14 @@ __device__ __forceinline__ void for_each_segment(const Job &of, unsigned lanes, 
     uint64_t of_warp = first - (threadIdx.x % 32 >> bits); /* of the warp's first lane */
     bool in_order = needs_order(of), is_all_put = true;
 
-    Bounds next = bounds_of(of, first); /* loaded a turn early */
+    Segment next = segment_numbered(of, first); /* loaded a turn early */
     for (uint64_t turn = of_warp; turn < numbers_of(of); turn += groups) {
         uint64_t number = turn + (threadIdx.x % 32 >> bits);
-        Bounds rows = next;
-        next = bounds_of(of, number + groups);
+        uint64_t k = next.k;
+        Bounds rows = next.rows;
+        next = segment_numbered(of, number + groups);
         bool is_long = rows.end - rows.begin > of.long_rows;
         bool is_there = of.in_place ? rows.begin < rows.end : number < numbers_of(of);
-        uint64_t k = is_there ? segment_of(of, number) : 0;
         bool is_put = put_whole(k, rows, is_there && !is_long);
         for (uint64_t tile = (uint64_t)blockIdx.y * with_own; tile < pieces && !is_put;
              tile += (uint64_t)gridDim.y * with_own) {

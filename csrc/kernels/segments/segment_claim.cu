@@ -17,8 +17,8 @@ template <typename In, typename Word> __global__ void segment_claim(gr_segment_j
     for (uint64_t base = first; base < of.segments; base += threads) {
         uint64_t k = base + lane;
         unsigned count = k < of.segments ? of.counts[k] : 0;
-        unsigned begin = claim_places(&of.state->places, count);
+        unsigned end = claim_places(of, k, count);
         if (k < of.segments) /* with orders_in_shared, segment_order advances it to the end */
-            of.ends[k] = of.orders_in_shared ? begin : begin + count;
+            of.ends[k] = of.orders_in_shared ? end - count : end;
     }
 }

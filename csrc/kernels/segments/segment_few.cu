@@ -25,13 +25,12 @@ __global__ void __launch_bounds__(256, 2) segment_few(const __grid_constant__ gr
     __syncthreads();
     unsigned columns = column_lanes(of.columns);
     for (unsigned i = 0; i < few.long_count; i++) {
-        Bounds rows = bounds_of(own, few.longs[i]);
-        uint64_t k = segment_of(own, few.longs[i]);
+        Segment segment = segment_numbered(own, few.longs[i]);
         for (uint64_t tile = (uint64_t)blockIdx.y * columns; tile < of.columns;
              tile += (uint64_t)gridDim.y * columns) {
             uint64_t c = tile + threadIdx.x % columns;
-            put_by_block<In>(own, k, rows, columns, c,
-                             sum_by_block<In, Acc>(own, rows, columns, c));
+            put_by_block<In>(own, segment.k, segment.rows, columns, c,
+                             sum_by_block<In, Acc>(own, segment.rows, columns, c));
         }
     }
 }

@@ -49,9 +49,10 @@ __global__ void __launch_bounds__(256, 2)
     __syncthreads();
     uint64_t all = of.columns / Pack<In>::count;
     unsigned pieces = column_lanes(all);
-    for (unsigned i = 0; i < few.long_count; i++)
+    for (unsigned i = 0; i < few.long_count; i++) {
+        Segment segment = segment_numbered(own, few.longs[i]);
         for (uint64_t tile = (uint64_t)blockIdx.y * pieces; tile < all;
              tile += (uint64_t)gridDim.y * pieces)
-            put_long<In, Acc>(own, segment_of(own, few.longs[i]), bounds_of(own, few.longs[i]),
-                              tile, pieces);
+            put_long<In, Acc>(own, segment.k, segment.rows, tile, pieces);
+    }
 }

@@ -25,9 +25,9 @@ __global__ void __launch_bounds__(512) segment_order_few(gr_segment_job of)
         for (unsigned j = 0; j < Ids::flight; j++) {
             bool is_first = ids.id[j] < of.segments && of.places[ids.row[j]] == 0;
             unsigned count = is_first ? of.counts[ids.id[j]] : 0;
-            unsigned begin = claim_places(&of.state->places, count);
+            unsigned end = claim_places(of, ids.id[j], count);
             if (is_first)
-                of.ends[ids.id[j]] = begin + count;
+                of.ends[ids.id[j]] = end;
         }
     });
     group.sync();

@@ -54,8 +54,11 @@ __global__ void __launch_bounds__(256, 4) segment_round(gr_segment_job of)
             uint64_t any = 0;
             for (unsigned k = 0; of.in_place && k < plan.words + plan.flags; k++)
                 any |= word[k * plan.word_step];
-            if (of.in_place && !any) /* without rows, or they add up to 0 */
+            if (of.in_place && !any) { /* without rows, or they add up to 0 */
+                if (initial == 0 && signbit(initial))
+                    of.state->leaves_zeros = 1;
                 continue;
+            }
             if ((plan.words - 1) * plan.width < 63 && !plan.flags && initial == 0) {
                 unsigned __int128 total = 0; /* below 2^127 in size */
                 for (unsigned k = 0; k < plan.words; k++)

@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(256, 4) segment_tasks(const __grid_constant__ 
         for (uint64_t i = member; c < of.columns && i < whole.count; i += blockDim.x / columns)
             sum += partial[(whole.first + i) * of.columns + c];
         sum = block_sums(sum, shared_array<Acc>(), columns);
-        uint64_t k = segment_of(of, whole.segment);
-        put_by_block<In>(of, k, Bounds::segment(of, k), columns, c, sum);
+        Segment segment = segment_numbered(of, whole.segment);
+        put_by_block<In>(of, segment.k, segment.rows, columns, c, sum);
     }
 }
