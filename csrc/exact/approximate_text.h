@@ -87,7 +87,9 @@ INLINE approximate quotient_of(approximate a, approximate b)
                        (lanes64)(rest_of_product(low, b.high, back) == 0);
     doubles error = 2 * (rest.error + magnitude(rest.low) + size * b.error) * above_inverse;
     error = (doubles)((lanes64)(error + LOST * size) & ~is_whole);
-    lanes64 vanishes = (lanes64)(quotient == 0) & (lanes64)(a.high != 0);
+    /* The quotient, or its error, may be below all numbers: then the sign is not known. */
+    lanes64 vanishes =
+        (lanes64)(quotient == 0) & ((lanes64)(a.high != 0) | (lanes64)(a.error != 0));
     lanes64 fits = (lanes64)(b.error < 0x1p-40 * magnitude(b.high)) & ~vanishes;
     return checked(quotient, low, choose(fits, error, endless()));
 }

@@ -278,7 +278,7 @@ def checked_dtype(made: Made, kind: str, nbytes: int, dtype: Any) -> Any:
             "real and imaginary parts"
         )
     if kind in "iu" and (nbytes > 4 or made.term == PRODUCT):
-        what = "products" if made.term == PRODUCT else "means"
+        what = "products" if made.term == PRODUCT else "statistics"
         raise TypeError(
             f"on a GPU, exact {what} do not take {gpu_arrays.source(kind, nbytes)}: convert the "
             "array to float64 first, which holds integers up to 2^53 exactly"

@@ -238,6 +238,10 @@ def test_average():
     assert exact.average(x, weights=w, returned=True)[1] == rounded(weights, "float64")
     assert exact.average(np.stack([x, x]), 1, w).tolist() == [exact.average(x, weights=w)] * 2
     assert exact.average(x) == exact.mean(x)
+    for sign in (1, -1):  # the product and the quotient are below all numbers
+        tiny = exact.average([sign * 5e-324, 0.0], weights=[4e-23, 2.0**41])
+        assert tiny == 0
+        assert math.copysign(1, tiny) == sign
     with pytest.raises(ZeroDivisionError):
         exact.average(x, weights=[1.0, -1.0, 0.0])
     with pytest.raises(ValueError, match=r"weights has the shape \(2,\)"):

@@ -136,7 +136,7 @@ def test_dtype_out_and_keepdims():
     wide = x + 1j * x[::-1]
     there = made_gpu(on_device(wide), RESULTS["mean"][0], 1, device="emulator")
     assert_same(there.to_numpy(), exact.mean(wide, 1))
-    with pytest.raises(TypeError, match="exact means do not take int64: convert"):
+    with pytest.raises(TypeError, match="exact statistics do not take int64: convert"):
         made_gpu(on_device(np.arange(5)), how, 0, device="emulator")
     with pytest.raises(TypeError, match="take real arrays only"):
         made_gpu(on_device(wide), how, 0, device="emulator")
