@@ -27,7 +27,7 @@ _CODE_BITS = 44
 _MASK = 2**64 - 1
 _RECENT = 1024  # values that a lane adds up without passing on a sum
 _APART = 64  # values that a lane has got since the one that it adds to the last ones
-_NAN = 2**63 + 2**40 + 1  # the code of nan
+_FRACTION = np.uint64(2**63 + 2**40 + 1)
 
 _Lane = tuple[int, int, int, int]  # launch, block, warp, lane
 # A code is the sum of these times the numbers of the runs, modulo 2^64. So sums of codes are codes
@@ -116,15 +116,12 @@ _ZERO = _Word(0, 0, True)
 
 def _words(numbers: Array) -> list[list[_Word]]:
     """The words of each lane, from the numbers by run (the one that is shown first), lane, word."""
-    coded = numbers[1:] if numbers.dtype.kind in "biu" else numbers[1:].astype(np.float64)
+    coded = numbers[1:].astype(np.int64 if numbers.dtype.kind in "biu" else np.float64)
     whole = dtypes.quietly(coded.astype, np.int64)
-    terms = whole.view(np.uint64)
-    if coded.dtype.kind == "f":  # a fraction is no sum of elements: its code must only differ
-        fraction = coded.view(np.uint64) * np.uint64(_NAN)
-        terms = np.where((whole == coded).all(axis=0), terms, fraction)
-    is_nan = (numbers != numbers).all(axis=0)
-    code = np.where(is_nan, np.uint64(_NAN), (terms * _FACTORS[: len(coded)]).sum(axis=0))
-    is_constant = is_nan | (numbers == numbers[0]).all(axis=0)
+    # A fraction or nan is no sum of elements: its code must only differ.
+    terms = np.where(whole == coded, whole.view(np.uint64), coded.view(np.uint64) * _FRACTION)
+    code = (terms * _FACTORS[: len(coded)]).sum(axis=0)
+    is_constant = ((numbers == numbers[0]) | (numbers != numbers)).all(axis=0)
     lanes = zip(numbers[0].tolist(), code.tolist(), is_constant.tolist(), strict=True)
     return [[*map(_Word, *lane)] for lane in lanes]
 
@@ -211,7 +208,7 @@ class Tracer:
         """`base` and these parts, or what else is in the word, if they add up to its number."""
         if parts is None and word.is_constant:
             number = word.number - base.total
-            parts = Parts(0, 0, what, number, abs(number), 1) if word.code else NOTHING
+            parts = Parts(0, 0, what, number, abs(number), 1)
         if parts is None or not (base + parts).is_sum(word.number, self.dtype):
             return None
         return base + parts
