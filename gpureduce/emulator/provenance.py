@@ -212,11 +212,10 @@ class Tracer:
         if code in self.known:
             return self.known[code]
         last, had = self.got[lane][-_RECENT:], self.passed[lane]
-        for count in range(len(last) + 1):
-            at = len(last) - count
-            if count:
+        for at in range(len(last), -1, -1):
+            if at < len(last):
                 code = code - last[at] & _MASK
-            earlier = {*last[max(at - _APART, 0) : at]} if count < 3 else set()
+            earlier = {*last[max(at - _APART, 0) : at]} if at > len(last) - 3 else set()
             for one in (0, *earlier):
                 base = code - one & _MASK
                 if base in had or (one not in (0, base) and base in earlier):
