@@ -27,7 +27,7 @@ _CODE_BITS = 44
 _MASK = 2**64 - 1
 _RECENT = 1024  # values that a lane adds up without passing on a sum
 _APART = 64  # values that a lane has got since the one that it adds to the last ones
-_NAN = 2**63 + 2**40 + 1  # the code of nan
+_FRACTION = np.uint64(2**63 + 2**40 + 1)
 
 _Lane = tuple[int, int, int, int]  # launch, block, warp, lane
 # A code is the sum of these times the numbers of the runs, modulo 2^64. So sums of codes are codes
@@ -116,15 +116,12 @@ _ZERO = _Word(0, 0, True)
 
 def _words(numbers: Array) -> list[list[_Word]]:
     """The words of each lane, from the numbers by run (the one that is shown first), lane, word."""
-    coded = numbers[1:] if numbers.dtype.kind in "biu" else numbers[1:].astype(np.float64)
+    coded = numbers[1:].astype(np.int64 if numbers.dtype.kind in "biu" else np.float64)
     whole = dtypes.quietly(coded.astype, np.int64)
-    terms = whole.view(np.uint64)
-    if coded.dtype.kind == "f":  # a fraction is no sum of elements: its code must only differ
-        fraction = coded.view(np.uint64) * np.uint64(_NAN)
-        terms = np.where((whole == coded).all(axis=0), terms, fraction)
-    is_nan = (numbers != numbers).all(axis=0)
-    code = np.where(is_nan, np.uint64(_NAN), (terms * _FACTORS[: len(coded)]).sum(axis=0))
-    is_constant = is_nan | (numbers == numbers[0]).all(axis=0)
+    # A fraction or nan is no sum of elements: its code must only differ.
+    terms = np.where(whole == coded, whole.view(np.uint64), coded.view(np.uint64) * _FRACTION)
+    code = (terms * _FACTORS[: len(coded)]).sum(axis=0)
+    is_constant = (numbers != numbers).all(axis=0) | (numbers == numbers[0]).all(axis=0)
     lanes = zip(numbers[0].tolist(), code.tolist(), is_constant.tolist(), strict=True)
     return [[*map(_Word, *lane)] for lane in lanes]
 
@@ -133,8 +130,7 @@ class Tracer:
     """Follows values from step to step.
 
     `elements` are those of the run that is shown and of the coded ones. `parts` has a number for
-    each set of elements that a value contains. `unknown` are the steps that pass on a value whose
-    elements are not known.
+    each set of elements that a value contains.
     """
 
     def __init__(self, elements: Sequence[Array]) -> None:
@@ -142,26 +138,25 @@ class Tracer:
         self.got: defaultdict[_Lane, list[int]] = defaultdict(list)  # the codes that a lane has got
         self.passed: defaultdict[_Lane, set[int]] = defaultdict(lambda: {0})  # and passed on
         self.parts: dict[Parts, int] = {}
-        self.unknown: list[int] = []
         for i, (word,) in enumerate(_words(np.stack(elements)[..., np.newaxis])):
             self.known[word.code] = Parts(1 << i, 0, "", word.number, abs(word.number), 1)
 
     def follow(
-        self, step: int, kind: str, lanes: Sequence[_Lane], values: Array, results: Array
+        self, kind: str, lanes: Sequence[_Lane], values: Array, results: Array
     ) -> dict[str, tuple[int | None, ...]]:
         """What the values and the results of a step contain, by lane: numbers of `parts`.
 
         Both are numbers by run, lane and word.
         """
-        self.step, self.dtype = step, values.dtype
+        self.dtype = values.dtype
         first: list[Parts | None] = []
         second: list[Parts | None] = []
         is_exchange = kind.startswith("__shfl") or kind == "__reduce_add_sync"
         before, after = _words(values), _words(results)
         for lane, words, new in zip(lanes, before, after, strict=True):
             if kind == "atomic":
-                first.append(self._get(None, words[0]))
-                second.append(self._pass(lane, new[0], words[0], first[-1]))
+                first.append(old := self._get(None, words[0]))
+                second.append(None if old is None else self._pass(lane, new[0], words[0], old))
             elif kind in ("load", "store") or is_exchange:
                 act = self._get if kind == "load" else self._pass
                 first.append(_together([act(lane, word) for word in words]))
@@ -185,24 +180,21 @@ class Tracer:
         return parts
 
     def _pass(
-        self, lane: _Lane, word: _Word, old: _Word = _ZERO, base: Parts | None = NOTHING
+        self, lane: _Lane, word: _Word, old: _Word = _ZERO, base: Parts = NOTHING
     ) -> Parts | None:
         """The parts of a value that a lane stores or gives to others, or adds to an old one.
 
         Beside `base`, they are those of a known value, or of one that the lane has had before, with
         the last ones that it has got and at most one earlier one, or a constant.
         """
-        parts, is_constant = None, old.is_constant and word.is_constant
-        if base is not None:
-            added = _Word(word.number, word.code - old.code & _MASK, is_constant)
-            parts = self._checked(self._added_up(lane, added.code), added, CONSTANT, base)
-        if parts is None:
-            self.unknown.append(self.step)
-        elif old is not _ZERO:
-            self.known.setdefault(word.code, parts)
-        else:
+        is_constant = old.is_constant and word.is_constant
+        added = _Word(word.number, word.code - old.code & _MASK, is_constant)
+        parts = self._checked(self._added_up(lane, added.code), added, CONSTANT, base)
+        if parts is not None and old is _ZERO:
             self.known[word.code] = parts
             self.passed[lane].add(word.code)
+        elif parts is not None:
+            self.known.setdefault(word.code, parts)
         return parts
 
     def _checked(
@@ -211,7 +203,7 @@ class Tracer:
         """`base` and these parts, or what else is in the word, if they add up to its number."""
         if parts is None and word.is_constant:
             number = word.number - base.total
-            parts = Parts(0, 0, what, number, abs(number), 1) if word.code else NOTHING
+            parts = Parts(0, 0, what, number, abs(number), 1)
         if parts is None or not (base + parts).is_sum(word.number, self.dtype):
             return None
         return base + parts
@@ -220,11 +212,10 @@ class Tracer:
         if code in self.known:
             return self.known[code]
         last, had = self.got[lane][-_RECENT:], self.passed[lane]
-        for count in range(len(last) + 1):
-            at = len(last) - count
-            if count:
+        for at in range(len(last), -1, -1):
+            if at < len(last):
                 code = code - last[at] & _MASK
-            earlier = {*last[max(at - _APART, 0) : at]} if count < 3 else set()
+            earlier = {*last[max(at - _APART, 0) : at]} if at > len(last) - 3 else set()
             for one in (0, *earlier):
                 base = code - one & _MASK
                 if base in had or (one not in (0, base) and base in earlier):

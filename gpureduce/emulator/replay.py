@@ -127,8 +127,7 @@ class Replay(ReplayData):
         """The page that shows it, which needs no other file and no network."""
         title = self.strategy
         if self.beside:
-            is_race = self.beside.strategy == title
-            title += ": both orders of a race" if is_race else f" and {self.beside.strategy}"
+            title += ": both orders of a race" if self.race else f" and {self.beside.strategy}"
         data = base64.b64encode(gzip.compress(self.to_json().encode(), 6, mtime=0)).decode()
         inside = {name: (_FOLDER / name).read_text() for name in _INSIDE}
         inside |= {"TITLE": html.escape(title), "DATA": data}

@@ -12,14 +12,16 @@ from typing import Any
 
 from gpureduce.emulator import picture, replay_text
 from gpureduce.emulator.picture import EMPTY, FAINT, INK, Page, Picture
+from gpureduce.emulator.provenance import NOTHING
 from gpureduce.emulator.replay_steps import ACCESSES, BARRIERS, ReplayData, Step
 
 _LEFT, _CELL = 66.0, 21.0
 _MOST_ROWS = 12
 _MASKED = "#b7791f"  # as on the page; of a dark scheme below
 _VERBS = {"load": picture.ACTIVE, "store": picture.ALARM, "atomic": picture.ATOMIC}
-_RINGS = {"executing": INK, "waiting at a barrier": picture.GOOD, "masked off": _MASKED}
+_FRAMES = {"executing": INK, "waiting at a barrier": picture.GOOD, "masked off": _MASKED}
 _Held = tuple[Any, int | None]  # a value, and the number of its parts
+_Cell = tuple[float, _Held, str | None, str]  # the column, the value, its frame, its title
 
 
 def draw(shown: ReplayData, number: int) -> Picture:
@@ -38,8 +40,19 @@ def draw(shown: ReplayData, number: int) -> Picture:
         if one.block == step.block and one.kind != "atomic":
             registers |= zip([(one.warp, lane) for lane in one.lanes], held, strict=False)
         words |= zip(_bytes(shown, one, step.block), held, strict=False)
-    _draw_lanes(page, shown, number, registers)
-    _draw_shared(page, shown, step, {at: held for at, held in words.items() if at is not None})
+    warps = range(-(-shown.launches[step.launch][1] // 32))
+    lanes = [_lanes(shown, number, warp, registers) for warp in warps]
+    _draw_rows(page, shown, "lane", lanes, step.warp - 3, 8)
+    colours = [(colour, name) for name, colour in _FRAMES.items()]
+    page.legend(_LEFT, [*colours, (FAINT, "struck out: ended")])
+    now = dict.fromkeys(_bytes(shown, step, step.block), _VERBS.get(step.kind))
+    rows: dict[int, list[_Cell]] = {}  # of 128 bytes
+    for byte in sorted(byte for byte in words if byte is not None):
+        cell = byte % 128 / 4, words[byte], now.get(byte), f"shared memory, byte {byte}"
+        rows.setdefault(byte // 128, []).append(cell)
+    if rows:
+        at = next(([*rows].index(byte // 128) for byte in now if byte is not None), 0)
+        _draw_rows(page, shown, "bank", [*rows.values()], at - _MOST_ROWS // 2, _MOST_ROWS)
     return page.done()
 
 
@@ -52,59 +65,49 @@ def _bytes(shown: ReplayData, step: Step, block: int) -> list[int | None]:
     return [array.base + offset if owner == block else None for offset, owner in pairs]
 
 
-def _cell(
-    page: Page, shown: ReplayData, x: float, held: _Held | None, ring: str | None, title: str
+def _draw_rows(
+    page: Page, shown: ReplayData, column: str, rows: list[list[_Cell]], first: int, most: int
 ) -> None:
-    """A value. The hue says where in the input its elements lie."""
-    fill, (value, number) = EMPTY, held or ("", None)
-    if number is not None and len(parts := shown.parts[number]):
-        runs = parts.runs()
-        total = sum(many * first + step * many * (many - 1) / 2 for first, step, many in runs)
-        hue = 0.8 * (total / len(parts)) / max(shown.n - 1, 1)
-        fill, dark = (
-            "#" + bytes(round(255 * part) for part in colorsys.hls_to_rgb(hue, *shade)).hex()
-            for shade in ((0.68, 0.72), (0.3, 0.58))
-        )
-        page.picture.dark[fill] = dark
-    if ring:
-        page.box(x - 1, -1, _CELL + 1, 20, ring, title)
-    page.box(x + 1, 1, _CELL - 3, 16, fill, title)
-    text = "" if isinstance(value, tuple) else f"{value}"
-    if text and len(text) <= 4:
-        page.say(x + _CELL / 2, 13, text, size=10 - len(text) * 0.7, anchor="middle")
-
-
-def _columns(page: Page, name: str) -> None:
+    """Rows of values, from `first` on. The hue says where in the input their elements lie."""
     page.y += 8
-    page.say(_LEFT - 8, 8, name, size=9, fill=FAINT, anchor="end")
-    for lane in range(0, 32, 4):
-        page.say(_LEFT + (lane + 0.5) * _CELL, 8, f"{lane}", size=9, fill=FAINT, anchor="middle")
+    page.say(_LEFT - 8, 8, column, size=9, fill=FAINT, anchor="end")
+    for i in range(0, 32, 4):
+        page.say(_LEFT + (i + 0.5) * _CELL, 8, f"{i}", size=9, fill=FAINT, anchor="middle")
     page.y += 14
-
-
-def _draw_lanes(
-    page: Page, shown: ReplayData, number: int, held: dict[tuple[int, int], _Held]
-) -> None:
-    step = shown.steps[number]
-    threads = shown.launches[step.launch][1]
-    warps = -(-threads // 32)
-    first = max(min(step.warp - 3, warps - 8), 0)
-    _columns(page, "lane")
-    for warp in range(first, min(warps, first + 8)):
-        page.say(_LEFT - 8, 13, f"warp {warp}", size=9, fill=FAINT, anchor="end")
-        state = _states(shown, number, warp)
-        for lane in range(min(32, threads - 32 * warp)):
-            x, title = _LEFT + lane * _CELL, f"lane {lane} of warp {warp}, {state[lane]}"
-            _cell(page, shown, x, held.get((warp, lane)), _RINGS.get(state[lane]), title)
-            if state[lane] == "ended":
+    first = max(min(first, len(rows) - most), 0)
+    for number, row in enumerate(rows[first : first + most], first):
+        if column == "lane":
+            page.say(_LEFT - 8, 13, f"warp {number}", size=9, fill=FAINT, anchor="end")
+        for at, (value, parts), frame, title in row:
+            x, text = _LEFT + at * _CELL, "" if isinstance(value, tuple) else f"{value}"
+            if frame:
+                page.box(x - 1, -1, _CELL + 1, 20, frame, title)
+            page.box(x + 1, 1, _CELL - 3, 16, _hue(page, shown, parts), title)
+            if text and len(text) <= 4:
+                page.say(x + _CELL / 2, 13, text, size=10 - len(text) * 0.7, anchor="middle")
+            if title.endswith("ended"):
                 page.box(x + 1, 8, _CELL - 3, 2, FAINT, title)
         page.y += 21
-    colours = [(colour, name) for name, colour in _RINGS.items()]
-    page.legend(_LEFT, [*colours, (FAINT, "struck out: ended")])
 
 
-def _states(shown: ReplayData, number: int, warp: int) -> dict[int, str]:
-    """What each lane of a warp does at a step."""
+def _hue(page: Page, shown: ReplayData, number: int | None) -> str:
+    parts = NOTHING if number is None else shown.parts[number]
+    if not parts:
+        return EMPTY
+    total = sum(many * first + step * many * (many - 1) / 2 for first, step, many in parts.runs())
+    hue = 0.8 * (total / len(parts)) / max(shown.n - 1, 1)
+    fill, dark = (
+        "#" + bytes(round(255 * part) for part in colorsys.hls_to_rgb(hue, *shade)).hex()
+        for shade in ((0.68, 0.72), (0.3, 0.58))
+    )
+    page.picture.dark[fill] = dark
+    return fill
+
+
+def _lanes(
+    shown: ReplayData, number: int, warp: int, held: dict[tuple[int, int], _Held]
+) -> list[_Cell]:
+    """The lanes of a warp, and what each of them does at a step."""
     now, usual = shown.steps[number], "not started"
     states: dict[int, str] = {}
     for i, step in enumerate(shown.steps):
@@ -118,22 +121,12 @@ def _states(shown: ReplayData, number: int, warp: int) -> dict[int, str]:
         if step.kind == "end":
             states |= dict.fromkeys(step.lanes, "ended")
     states |= dict.fromkeys(now.lanes if warp == now.warp else (), "executing")
-    return dict.fromkeys(range(32), usual) | states
-
-
-def _draw_shared(page: Page, shown: ReplayData, step: Step, held: dict[int, _Held]) -> None:
-    rows = sorted({byte // 128 for byte in held})
-    if not rows:
-        return
-    _columns(page, "bank")
-    now = dict.fromkeys(_bytes(shown, step, step.block), _VERBS.get(step.kind))
-    at = next((rows.index(byte // 128) for byte in now if byte is not None), 0)
-    first = max(min(at - _MOST_ROWS // 2, len(rows) - _MOST_ROWS), 0)
-    for row in rows[first : first + _MOST_ROWS]:
-        for byte in sorted(byte for byte in held if byte // 128 == row):
-            x, title = _LEFT + byte % 128 / 4 * _CELL, f"shared memory, byte {byte}"
-            _cell(page, shown, x, held[byte], now.get(byte), title)
-        page.y += 21
+    cells: list[_Cell] = []
+    for lane in range(min(32, shown.launches[now.launch][1] - 32 * warp)):
+        state = states.get(lane, usual)
+        title = f"lane {lane} of warp {warp}, {state}"
+        cells.append((lane, held.get((warp, lane), ("", None)), _FRAMES.get(state), title))
+    return cells
 
 
 def film(pictures: Sequence[Picture], path: Path, seconds: float) -> None:

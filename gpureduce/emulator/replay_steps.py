@@ -233,14 +233,16 @@ def read(
                 more["sources"] = tuple(mine["value"][:, 1].tolist())
             if i < alike:
                 threads = [(launch, block, warp, lane) for lane in lanes]
-                more |= tracer.follow(i, kind, threads, values, results)
+                more |= tracer.follow(kind, threads, values, results)
         elif kind == "copy":
             offset, row = mine["value"][0].tolist()
             more["sources"] = offset, index[row]
         counts = zip(NAMES, shown.table["counts"][i].tolist(), strict=True)
         more["counts"] = {name: count for name, count in counts if count}
         steps.append(Step(launch, block, warp, kind, file or "", line, lanes, **more))
-    unknown = min([*tracer.unknown, alike])
+    passed = [one.parts if one.kind != "atomic" else one.result_parts for one in steps]
+    found = [i for i, one in enumerate(steps) if one.kind != "load" and None in passed[i]]
+    unknown = min([*found, alike])
     return steps, [*by_row.values()], [*tracer.parts], unknown if unknown < len(steps) else None
 
 

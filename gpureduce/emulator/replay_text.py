@@ -20,13 +20,12 @@ def summary(shown: ReplayData) -> str:
     )
     if shown.fault:
         return f"{head} It failed: {shown.fault}"
-    within = f"{shown.bound:.1g}" if shown.bound else ""
+    within, how = f"{shown.bound:.1g}", "exactly right"
     if not shown.is_right:
-        within = within and f", within {within},"
+        within = f", within {within}," if shown.bound else ""
         return f"{head} The sum came out as {shown.value}; {shown.expected}{within} is right."
-    if not within:
-        return f"{head} The sum is {shown.value}, exactly right."
-    how = f"right within the rounding of floats: at most {within} from {shown.expected}"
+    if shown.bound:
+        how = f"right within the rounding of floats: at most {within} from {shown.expected}"
     return f"{head} The sum is {shown.value}, {how}."
 
 

@@ -440,6 +440,8 @@ def test_values_keep_their_dtype(values, dtype: str, total: float):
 def test_two_side_by_side_have_the_same_elements():
     shown = gpureduce.replay("interleaved_idx", beside="sequential", values=[3, 1, 4, 1, 5] * 50)
     assert shown.beside.elements == shown.elements and shown.value == shown.beside.value == 700
+    twice = gpureduce.replay("sequential", 64, beside="sequential")  # this is no race
+    assert "<h1>sequential and sequential</h1>" in twice.page()
 
 
 def test_a_race_is_shown_in_both_orders():

@@ -56,21 +56,6 @@ uint32_t keep_step(gr_recorder *r, const Warp *warp, uint32_t place, uint32_t la
     return (uint32_t)replay->steps.size() - 1;
 }
 
-/* Whether an access must stay behind an earlier step: both access a byte, not both of them by
- * loads. `lanes`: of that step. */
-static bool depends(const gr_step *step, uint32_t lanes, unsigned kind, uintptr_t address,
-                    size_t bytes)
-{
-    if (step->kind > UPDATE || kind > UPDATE || (step->kind == LOAD && kind == LOAD))
-        return step->kind == COPY;
-    for (; lanes; lanes &= lanes - 1) {
-        uintptr_t at = step->lane[__builtin_ctz(lanes)].address;
-        if (at < address + bytes && address < at + step->bytes)
-            return true;
-    }
-    return false;
-}
-
 bool joins(const Replay *replay, uint32_t number, const Lane *lane, uintptr_t address, size_t bytes)
 {
     enum { MOST_BETWEEN = 32 };
@@ -79,11 +64,17 @@ bool joins(const Replay *replay, uint32_t number, const Lane *lane, uintptr_t ad
         return false;
     for (const gr_step *step = own; step < end; ++step) {
         bool is_own_warp = step->warp == own->warp && step->block == own->block;
+        if (step->kind == COPY || (is_own_warp && step->mask >> lane->index & 1))
+            return false;
+        if (step->kind > UPDATE || own->kind > UPDATE || (step->kind == LOAD && own->kind == LOAD))
+            continue;
         /* of its own step, later lanes only: a step's lanes are shown in ascending order */
         uint32_t lanes = step->mask & (step == own ? ~0u << lane->index : ~0u);
-        if ((is_own_warp && step->mask >> lane->index & 1) ||
-            depends(step, lanes, own->kind, address, bytes))
-            return false;
+        for (; lanes; lanes &= lanes - 1) {
+            uintptr_t at = step->lane[__builtin_ctz(lanes)].address;
+            if (at < address + bytes && address < at + step->bytes)
+                return false;
+        }
     }
     return true;
 }
