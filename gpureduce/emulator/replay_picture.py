@@ -35,7 +35,9 @@ def draw(shown: ReplayData, number: int) -> Picture:
     registers: dict[tuple[int, int], _Held] = {}  # of the block, by warp and lane
     words: dict[int | None, _Held] = {}  # of its shared memory, by byte
     for one in (one for one in shown.steps[: number + 1] if one.launch == step.launch):
-        values, parts = one.results or one.values, one.result_parts or one.parts
+        values, parts = one.results, one.result_parts
+        if not values or one.sources:  # in a shuffle, lanes show what they pass
+            values, parts = one.values, one.parts
         held = [*zip(values, parts or (None,) * len(values), strict=True)]
         if one.block == step.block and one.kind != "atomic":
             registers |= zip([(one.warp, lane) for lane in one.lanes], held, strict=False)

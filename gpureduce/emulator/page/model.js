@@ -52,9 +52,10 @@ class Model {
     else if (step.kind === "end") {
       const mask = step.lanes.reduce((all, lane) => all | (1 << lane), 0);
       set(this.ended, step.warpKey, (this.ended.get(step.warpKey) || 0) | mask);
-    } else if (step.results) {
+    } else if (step.results) { // in a shuffle, lanes show what they pass: arrows show who gets it
+      const [values, parts] = step.sources ? [step.values, step.parts] : [step.results, step.result_parts];
       step.lanes.forEach((lane, i) =>
-        set(this.registers, `${step.warpKey}.${lane}`, { value: step.results[i], part: this.part(step.result_parts, i) }));
+        set(this.registers, `${step.warpKey}.${lane}`, { value: values[i], part: this.part(parts, i) }));
     }
     if (step.line) {
       const place = `${step.file}:${step.line}`;
