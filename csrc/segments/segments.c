@@ -24,7 +24,7 @@
  * Each thread has a copy of the cells, and takes chunks of rows until none is left. Cells of all
  * copies take as much memory as the elements at most, or FREE_BYTES. If one copy takes more, the
  * segments are divided into ranges, one pass each: elements of other segments go to a row of cells
- * that nobody reads. If there are more cells than elements, one copy is made, because clearing and
+ * that nobody reads. If there are few elements per cell, one copy is made, because clearing and
  * reading the cells then takes longer than adding the elements.
  *
  * Segments may lie one after another, as offsets name them or their ids are sorted: each thread
@@ -153,7 +153,7 @@ static void run_kind(gr_host_segments *job, gr_cell_kind kind, size_t cell_bytes
     size_t each = gr_least(segments, most > 2 ? most - 1 : 1);
     size_t chunks = (request->values.rows + job->chunk - 1) / job->chunk;
     size_t copies = gr_least(most / (each + 1), chunks);
-    copies = request->values.rows < each ? 1 : gr_least(copies, (size_t)job->threads);
+    copies = request->values.rows < 3 * each ? 1 : gr_least(copies, (size_t)job->threads);
     job->copies = copies > 1 ? (int)copies : 1;
     job->copy_bytes = ((each + 1) * job->columns * cell_bytes + 63) / 64 * 64;
     job->most_outliers = FEW_OUTLIERS + numbers / OUTLIERS_PER / (size_t)job->copies;

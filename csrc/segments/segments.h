@@ -32,7 +32,7 @@ typedef struct {
 
 /* Results of sums, and of sums of squares if how.second_count is not 0, which are stored in place
  * of the sums: the segments' columns one after another. `how.parts` columns make one result.
- * unknown[i] becomes 1 if the sums do not prove result i. */
+ * unknown[i] becomes 1 if the sums do not prove result i. 0 / 0 is a nan. */
 typedef struct {
     gr_finish_how how;
     const double *n; /* rows of each result's segment */

@@ -5,6 +5,8 @@
 #include "cpu/store.h"
 #include "exact/format.h"
 
+#include <math.h>
+
 static unsigned char *place_of(const gr_host_segments *job, size_t cell)
 {
     const gr_segment_sums *sums = &job->request->sums;
@@ -61,10 +63,21 @@ void gr_store_numbers(const gr_host_segments *job, gr_unrounded sum, size_t cell
     to[3 * PLANE] = sum.error;
 }
 
-static bool mark_unknown(void *unknown, size_t group, double n, double mean, unsigned char *out)
+typedef struct {
+    const gr_finish_how *how;
+    unsigned char *unknown;
+} results;
+
+/* Stores a nan for 0 / 0, and marks other results. */
+static bool mark_unknown(void *context, size_t group, double n, double mean, unsigned char *out)
 {
-    (void)n, (void)mean, (void)out;
-    ((unsigned char *)unknown)[group] = 1;
+    const results *of = context;
+    double least = of->how->kind == GR_FINISH_RATIO ? 0 : of->how->ddof < 1 ? of->how->ddof : 1;
+    (void)mean;
+    if (n <= least)
+        gr_store_float(out, (double)NAN, of->how->target);
+    else
+        of->unknown[group] = 1;
     return true;
 }
 
@@ -74,11 +87,12 @@ void gr_store_results(const gr_host_segments *job, const double *planes, size_t 
     const gr_segment_finish *finish = job->request->sums.finish;
     const gr_finish_how *how = &finish->how;
     gr_finish_planes from = {.n = finish->n + first, .stride = stride};
+    results context = {how, finish->unknown + first};
     for (int i = 0; i < how->first_count + how->second_count; i++, planes += 4 * stride)
         *(i < how->first_count ? &from.first[i] : &from.second[i - how->first_count]) = planes;
     gr_arithmetic before = gr_begin_plain();
     (void)gr_finish_groups(how, from, false, n, finish->out + first * gr_load_size(how->target),
-                           mark_unknown, finish->unknown + first);
+                           mark_unknown, &context);
     gr_end_plain(before);
 }
 

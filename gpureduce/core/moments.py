@@ -81,8 +81,11 @@ def by_segment(
     n = n.astype(np.float64)
     out, unknown = (segments.empty((n.size,), dtype) for dtype in (part, np.dtype(np.bool_)))
     pieces = [piece for array in arrays for piece in in_floats(array)]
-    unknown[...] = is_wide = len(pieces) > len(arrays)  # C adds up no products by segment
-    if not is_wide:
+    unknown[...] = False
+    if len(pieces) > len(arrays):  # C adds up no products by segment
+        out[...] = np.nan  # 0 / 0
+        unknown[...] = n > (0 if how.kind == RATIO else min(how.ddof, 1))
+    else:
         values = pieces[0]
         if len(pieces) > 1:
             values = np.stack(pieces, axis=-1).reshape(rows, 2 * columns)
@@ -95,9 +98,6 @@ def by_segment(
             raise segments.wrong_id(rows, bad)
     if not unknown.any():
         return out, n
-    few = n <= (0 if how.kind == RATIO else min(how.ddof, 1))
-    out[few] = np.nan  # 0 / 0
-    unknown &= ~few
     which = np.unique(np.flatnonzero(unknown) // max(columns, 1))
     for k, some in segments.rows_of(which, rows):
         here = slice(k * columns, (k + 1) * columns)
