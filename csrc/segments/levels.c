@@ -16,7 +16,8 @@
 #include "exact/round.h"
 
 #include <math.h>
-#include <string.h>
+
+#define INLINE static inline __attribute__((always_inline))
 
 enum {
     OF_X = GR_LEVELS_OF_X,
@@ -87,9 +88,10 @@ bool gr_add_levels(gr_host_segments *job, const gr_segment_block *block, int64_t
     return true;
 }
 
-/* The sum that levels count, in three numbers. Drops what they cannot hold of squares, and bounds
- * it. Changes the levels. */
-static gr_unrounded unrounded(int64_t *level, int count, int spacing, int unit)
+/* The sum that `count` levels count, in three numbers. Drops what they cannot hold of five levels,
+ * which two zeros follow, and bounds it. Changes the levels. Without branches, as these would be
+ * mispredicted. */
+INLINE gr_unrounded unrounded(int64_t *level, int count, int spacing, int unit)
 {
     const int more = 53 - spacing; /* bits that complete a float64 */
     const int64_t one = (int64_t)1 << spacing, few = ((int64_t)1 << more) - 1;
@@ -98,17 +100,13 @@ static gr_unrounded unrounded(int64_t *level, int count, int spacing, int unit)
         level[k] &= one - 1;
         level[k - 1] += carry;
     }
-    int k = 0;
-    while (k < count - 3 && level[k] == 0)
-        k++;
+    int k = count == 3 ? 0 : (level[0] == 0) + ((level[0] | level[1]) == 0);
     unit += (count - 1 - k) * spacing; /* of level k */
     int64_t tail = level[k + 2] << more, rest = 0;
-    if (k + 3 < count) {
+    if (count > 3) {
         tail |= level[k + 3] >> (spacing - more);
-        rest = level[k + 3] & ((one - 1) >> more);
+        rest = (level[k + 3] & ((one - 1) >> more)) | level[k + 4];
     }
-    for (int i = k + 4; i < count; i++)
-        rest |= level[i];
     double last = gr_power_of_two(unit - spacing - 53);
     return (gr_unrounded){
         (double)(level[k] >> more) * gr_power_of_two(unit + more),
@@ -148,8 +146,8 @@ void gr_finish_levels(const gr_host_segments *job, size_t first, size_t n)
     size_t next = gr_first_outlier(outliers, first);
     gr_arithmetic before = gr_begin_plain();
     for (size_t cell = first; cell < first + n; cell++) {
-        int64_t level[GR_LEVELS] = {0};
-        const unsigned char *at = job->cells + cell * sizeof level;
+        int64_t level[GR_LEVELS + 2] = {0};
+        const unsigned char *at = job->cells + cell * job->cell_bytes;
         for (int i = 0; i < job->copies; i++, at += job->copy_bytes)
             for (int k = 0; k < GR_LEVELS; k++)
                 level[k] += ((const int64_t *)(const void *)at)[k];

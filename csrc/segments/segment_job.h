@@ -200,7 +200,18 @@ bool gr_note_outlier(const gr_host_segments *job, gr_outliers *outliers, gr_outl
 void gr_store_accumulator(const gr_host_segments *job, gr_exact *sum, size_t cell);
 
 /* Stores the unrounded sum of a cell, or that of squares, in the planes of the batch. */
-void gr_store_numbers(const gr_host_segments *job, gr_unrounded sum, size_t cell, bool of_squares);
+static inline void gr_store_numbers(const gr_host_segments *job, gr_unrounded sum, size_t cell,
+                                    bool of_squares)
+{
+    enum { PLANE = GR_FINISH_BATCH };
+    size_t parts = (size_t)job->request->sums.finish->how.parts, at = cell - job->batch;
+    size_t plane = of_squares * parts + (at & (parts - 1)); /* without a slow division */
+    double *to = job->planes + plane * 4 * PLANE + (at >> (parts - 1));
+    to[0] = sum.high;
+    to[PLANE] = sum.low;
+    to[2 * PLANE] = sum.tail;
+    to[3 * PLANE] = sum.error;
+}
 
 /* Computes the results of n groups from such planes, and stores them from result `first` on. */
 void gr_store_results(const gr_host_segments *job, const double *planes, size_t stride,

@@ -52,17 +52,6 @@ static void store_words(const gr_host_segments *job, const gr_exact *sum, size_t
     (void)gr_exact_component_to_words(sum, part, words); /* sums of 2^64 numbers fit */
 }
 
-void gr_store_numbers(const gr_host_segments *job, gr_unrounded sum, size_t cell, bool of_squares)
-{
-    enum { PLANE = GR_FINISH_BATCH };
-    size_t parts = (size_t)job->request->sums.finish->how.parts, at = cell - job->batch;
-    double *to = job->planes + (of_squares * parts + at % parts) * 4 * PLANE + at / parts;
-    to[0] = sum.high;
-    to[PLANE] = sum.low;
-    to[2 * PLANE] = sum.tail;
-    to[3 * PLANE] = sum.error;
-}
-
 typedef struct {
     const gr_finish_how *how;
     unsigned char *unknown;
