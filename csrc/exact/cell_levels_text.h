@@ -17,12 +17,12 @@
 
 /* One step of the transposition of squares of WIDTH numbers. */
 #define TRANSPOSE(words, by)                                                                       \
-    _Pragma("GCC unroll 8") for (int k = 0; k < GR_LEVELS; k++)                                                            \
-        if (!(k & (by))) {                                                                         \
-            lanes64 one = (words)[k], other = (words)[k + (by)];                                   \
-            (words)[k] = LANES(one, other, FIRST_LANE, by);                                        \
-            (words)[k + (by)] = LANES(one, other, SECOND_LANE, by);                                \
-        }
+    _Pragma("GCC unroll 8") for (int k = 0; k < GR_LEVELS; k++) if (!(k & (by)))                   \
+    {                                                                                              \
+        lanes64 one = (words)[k], other = (words)[k + (by)];                                       \
+        (words)[k] = LANES(one, other, FIRST_LANE, by);                                            \
+        (words)[k + (by)] = LANES(one, other, SECOND_LANE, by);                                    \
+    }
 
 /* What x counts in units of a level. Leaves the rest in x. */
 INLINE lanes64 count_in(double start, doubles *x)

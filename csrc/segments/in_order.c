@@ -200,8 +200,8 @@ static bool finish_long(const gr_host_segments *job, const gr_axes *like, const 
         axes.part_step = (ptrdiff_t)(stride * sizeof *to);
         axes.term = i < parts ? GR_TERM_ELEMENT : GR_TERM_SQUARE;
         axes.kept.count = 0;
-        gr_axes_push(&axes.kept, (gr_axis){results, values->column_step * (ptrdiff_t)parts, 0,
-                                           sizeof *to});
+        gr_axes_push(&axes.kept,
+                     (gr_axis){results, values->column_step * (ptrdiff_t)parts, 0, sizeof *to});
         done = gr_exact_unrounded_axes(&axes, NULL, threads);
     }
     if (done)

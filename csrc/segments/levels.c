@@ -108,10 +108,10 @@ INLINE gr_unrounded unrounded(int64_t *level, int count, int spacing, int unit)
         rest = (level[k + 3] & ((one - 1) >> more)) | level[k + 4];
     }
     double last = gr_power_of_two(unit - spacing - 53);
-    return (gr_unrounded){
-        (double)(level[k] >> more) * gr_power_of_two(unit + more),
-        (double)((level[k] & few) << spacing | level[k + 1]) * gr_power_of_two(unit - spacing),
-        (double)tail * last, rest ? last : 0};
+    return (gr_unrounded){(double)(level[k] >> more) * gr_power_of_two(unit + more),
+                          (double)((level[k] & few) << spacing | level[k + 1]) *
+                              gr_power_of_two(unit - spacing),
+                          (double)tail * last, rest ? last : 0};
 }
 
 /* Adds the outliers of a cell to its sums, and stores these. */
@@ -158,8 +158,8 @@ void gr_finish_levels(const gr_host_segments *job, size_t first, size_t n)
             continue;
         }
         gr_store_numbers(job, unrounded(level, OF_X, job->spacing, job->unit[0]), cell, false);
-        gr_store_numbers(
-            job, unrounded(level + OF_X, GR_LEVELS - OF_X, job->spacing, job->unit[1]), cell, true);
+        gr_store_numbers(job, unrounded(level + OF_X, GR_LEVELS - OF_X, job->spacing, job->unit[1]),
+                         cell, true);
     }
     gr_end_plain(before);
 }

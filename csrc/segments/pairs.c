@@ -30,7 +30,7 @@ enum {
     PER_SAMPLE = 256,
     FEW_SAMPLES = 64,  /* ... but at least this many for short arrays */
     SPARE_BINADES = 2, /* binades of a window for short cells beyond those of the samples */
-    MOST_FIELD = 2046 /* of a finite number */
+    MOST_FIELD = 2046  /* of a finite number */
 };
 
 typedef unsigned __int128 pair;

@@ -7,9 +7,9 @@
 #include "threads/interrupts.h"
 
 enum {
-    GR_SEGMENT_BLOCK = 512, /* numbers that are read and added at a time */
+    GR_SEGMENT_BLOCK = 512,  /* numbers that are read and added at a time */
     GR_ROUND_ROWS = 1 << 30, /* rows added to digits between two carries */
-    GR_FIELDS = 2048 /* of exponents */
+    GR_FIELDS = 2048         /* of exponents */
 };
 
 /* The representation of sums while elements are added. A cell holds the sum of one column of a
