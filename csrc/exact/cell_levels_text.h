@@ -36,9 +36,9 @@ INLINE lanes64 count_in(double start, doubles *x)
 INLINE lanes64 add_to_cells(const gr_cell_levels *of, doubles x, const size_t *places,
                             int64_t *cells)
 {
-    doubles size = magnitude(x);
-    lanes64 fits = (lanes64)(size >= of->least) & (lanes64)(size < of->end);
-    lanes64 words[GR_LEVELS], lost = ~fits & (lanes64)(size != 0);
+    doubles lost = two_sum(&x, (doubles){0} - of->pivot), size = magnitude(x);
+    lanes64 fits = (lanes64)(size >= of->least) & (lanes64)(size < of->end) & (lanes64)(lost == 0);
+    lanes64 words[GR_LEVELS], left_out = ~fits & (lanes64)(size != 0);
     x = (doubles)((lanes64)x & fits);
     doubles square = x * x, more = rest_of_product(x, x, square);
 #pragma GCC unroll 8
@@ -63,7 +63,7 @@ INLINE lanes64 add_to_cells(const gr_cell_levels *of, doubles x, const size_t *p
             sum += words[k + i];
             memcpy(at, &sum, sizeof sum);
         }
-    return lost;
+    return left_out;
 }
 
 static bool add_cells(const gr_cell_levels *of, const double *x, const size_t *places, size_t n,
@@ -81,11 +81,11 @@ static bool add_cells(const gr_cell_levels *of, const double *x, const size_t *p
         memcpy(&some, x + i, sizeof some);
         lost |= add_to_cells(of, some, places + i, cells);
     }
-    if (i < n) { /* zeros, which may go to any cell, follow the last number */
+    if (i < n) { /* pivots, which add nothing to a cell, follow the last number */
         size_t last[WIDTH];
         for (size_t k = 0; k < WIDTH; k++) {
             last[k] = places[i + k < n ? i + k : i];
-            some[k] = i + k < n ? x[i + k] : 0;
+            some[k] = i + k < n ? x[i + k] : of->pivot;
         }
         lost |= add_to_cells(of, some, last, cells);
     }

@@ -113,11 +113,12 @@ typedef struct {
 
 typedef void gr_levels_kernel(const gr_levels *of, size_t task);
 
-/* Adds x[i] and its square to cell places[i]: GR_LEVELS integers, in units of as many powers of
- * two. Level k starts at 1.5 2^52 units. Leaves out numbers unless they are 0 or their magnitudes
- * are at least `least` and less than `end`. Returns whether no number was left out. */
+/* Adds x[i] - pivot and its square to cell places[i]: GR_LEVELS integers, in units of as many
+ * powers of two. Level k starts at 1.5 2^52 units. Leaves out differences unless they are exact,
+ * and 0 or of a magnitude of at least `least` and less than `end`. Returns whether none was left
+ * out. */
 typedef struct {
-    double start[GR_LEVELS], least, end;
+    double pivot, start[GR_LEVELS], least, end;
 } gr_cell_levels;
 
 typedef bool gr_cells_kernel(const gr_cell_levels *of, const double *x, const size_t *places,

@@ -7,7 +7,11 @@
  * the window that gr_choose_levels() sets, so the last level leaves no rest. A square is the sum of
  * its float64 and that one's rounding error, which counts less than 2^(w - 1) of the second unit. A
  * row thus adds at most 2^w to each integer, and w <= 62 less the bit length of the rows, so no
- * integer overflows. */
+ * integer overflows.
+ *
+ * A variance is that of the differences from any number, the pivot. If all samples lie close to
+ * each other, it is one of them: most differences are float64 numbers then, and n times the sum of
+ * their squares is not nearly the square of their sum. */
 #include "segments/segment_job.h"
 
 #include "cpu/floating_point_mode.h"
@@ -26,9 +30,22 @@ enum {
     LOWEST = 1023 - 350
 };
 
+/* A sample, if the samples differ little beside their size; otherwise 0. */
+static double choose_pivot(const double *samples, size_t n)
+{
+    double least = n ? samples[0] : 0, most = least;
+    for (size_t i = 0; i < n; i++) {
+        least = samples[i] < least ? samples[i] : least;
+        most = samples[i] > most ? samples[i] : most;
+    }
+    double nearest = least > 0 ? least : -most;
+    return most - least < 0x1p-14 * nearest ? least : 0;
+}
+
 bool gr_choose_levels(gr_host_segments *job)
 {
     unsigned counts[GR_FIELDS] = {0};
+    double samples[2 * GR_MOST_SAMPLES];
     gr_field_range range;
     int fraction = gr_format_of(job->request->values.load).fraction;
     int spacing = 62 - gr_bit_length(job->request->values.rows), low;
@@ -36,7 +53,11 @@ bool gr_choose_levels(gr_host_segments *job)
     int most = OF_X * spacing - 2 - fraction;
     int most_of_squares = ((GR_LEVELS - OF_X) * spacing - 3 - 2 * fraction) / 2;
     most = most < most_of_squares ? most : most_of_squares;
-    size_t found = gr_sample_fields(job, counts, &range);
+    size_t many = gr_take_samples(job, samples);
+    job->levels.pivot = choose_pivot(samples, many);
+    for (size_t i = 0; i < many; i++)
+        samples[i] -= job->levels.pivot;
+    size_t found = gr_count_fields(samples, many, counts, &range);
     if (job->failed || most < 0 || !gr_place_window(counts, found, range, most, &low))
         return false;
     int end = low + most + 1;
@@ -76,16 +97,18 @@ bool gr_add_levels(gr_host_segments *job, const gr_segment_block *block, int64_t
     const double *x = block->numbers;
     find_places(job, block, places);
     gr_arithmetic before = gr_begin_plain();
-    bool all = gr_proven_best()->add_cells(&job->levels, x, places, n, cells);
-    gr_end_plain(before);
-    for (size_t i = 0; i < n && !all; i++) {
-        double size = gr_magnitude(x[i]);
-        bool fits = (size >= job->levels.least && size < job->levels.end) || size == 0;
+    bool room = true, all = gr_proven_best()->add_cells(&job->levels, x, places, n, cells);
+    for (size_t i = 0; i < n && !all && room; i++) {
+        double above = x[i], lost = gr_two_sum(&above, -job->levels.pivot);
+        double size = gr_magnitude(above);
+        bool fits =
+            lost == 0 && ((size >= job->levels.least && size < job->levels.end) || size == 0);
         bool counts = places[i] < job->segments * job->columns; /* a segment of this pass */
-        if (!fits && counts && !gr_note_outlier(job, outliers, (gr_outlier){places[i], x[i]}))
-            return false;
+        gr_outlier outlier = {places[i], lost == 0 ? above : (double)NAN}; /* nan: unknown */
+        room = fits || !counts || gr_note_outlier(job, outliers, outlier);
     }
-    return true;
+    gr_end_plain(before);
+    return room;
 }
 
 /* The sum that `count` levels count, in three numbers. Drops what they cannot hold of five levels,

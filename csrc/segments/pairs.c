@@ -17,6 +17,7 @@
 #include "cpu/store.h"
 #include "exact/proven.h"
 #include "exact/round.h"
+#include "shared/sizes.h"
 
 #include <float.h>
 #include <math.h>
@@ -26,11 +27,10 @@
 enum {
     AHEAD = 32,           /* rows whose cells are prefetched ... */
     NEAR_BYTES = 1 << 19, /* ... if a copy of the cells exceeds the second-level cache */
-    MOST_SAMPLES = 512,   /* one per so many numbers, ... */
-    PER_SAMPLE = 256,
-    FEW_SAMPLES = 64,  /* ... but at least this many for short arrays */
-    SPARE_BINADES = 2, /* binades of a window for short cells beyond those of the samples */
-    MOST_FIELD = 2046  /* of a finite number */
+    PER_SAMPLE = 256,     /* one sample per so many numbers, ... */
+    FEW_SAMPLES = 64,     /* ... but at least this many for short arrays */
+    SPARE_BINADES = 2,    /* binades of a window for short cells beyond those of the samples */
+    MOST_FIELD = 2046     /* of a finite number */
 };
 
 typedef unsigned __int128 pair;
@@ -66,36 +66,43 @@ static pair make_pair(uint64_t low, uint64_t high)
 
 /* --- the window ---------------------------------------------------------------------------- */
 
-size_t gr_sample_fields(gr_host_segments *job, unsigned counts[GR_FIELDS], gr_field_range *range)
+size_t gr_take_samples(gr_host_segments *job, double samples[2 * GR_MOST_SAMPLES])
 {
     const gr_segment_values *values = &job->request->values;
-    size_t all = values->rows * job->columns, parts = (size_t)values->parts, found = 0;
-    size_t samples = all / parts / PER_SAMPLE;
-    samples = samples > MOST_SAMPLES ? MOST_SAMPLES : samples < FEW_SAMPLES ? FEW_SAMPLES : samples;
-    samples = all / parts < samples ? all / parts : samples;
+    size_t all = values->rows * job->columns, parts = (size_t)values->parts;
+    size_t many = gr_least(all / parts / PER_SAMPLE, GR_MOST_SAMPLES);
+    many = gr_least(many < FEW_SAMPLES ? FEW_SAMPLES : many, all / parts);
     gr_segment_block *block = malloc(sizeof *block);
     job->failed = !block;
-    *range = (gr_field_range){GR_FIELDS, 0};
-    for (size_t i = 0; i < samples && block; i++) {
-        size_t at = all / parts / samples * i;
-        at += i * 7919 % (all / parts / samples); /* varies the column */
+    for (size_t i = 0; i < many && block; i++) {
+        size_t at = all / parts / many * i;
+        at += i * 7919 % (all / parts / many); /* varies the column */
         block->rows = 1;
         block->columns = parts;
         block->first_column = at % (job->columns / parts) * parts;
         gr_read_numbers(job, block, at / (job->columns / parts));
-        for (size_t k = 0; k < parts; k++) {
-            uint64_t bits;
-            memcpy(&bits, (const double *)block->numbers + k, sizeof bits);
-            size_t field = bits >> 52 & 0x7ff;
-            if (field > 0 && field <= MOST_FIELD) {
-                counts[field]++;
-                found++;
-                range->least = (int)field < range->least ? (int)field : range->least;
-                range->most = (int)field > range->most ? (int)field : range->most;
-            }
-        }
+        memcpy(samples + i * parts, block->numbers, parts * sizeof *samples);
     }
     free(block);
+    return block ? many * parts : 0;
+}
+
+size_t gr_count_fields(const double *samples, size_t n, unsigned counts[GR_FIELDS],
+                       gr_field_range *range)
+{
+    size_t found = 0;
+    *range = (gr_field_range){GR_FIELDS, 0};
+    for (size_t i = 0; i < n; i++) {
+        uint64_t bits;
+        memcpy(&bits, samples + i, sizeof bits);
+        int field = (int)(bits >> 52 & 0x7ff);
+        if (field > 0 && field <= MOST_FIELD) {
+            counts[field]++;
+            found++;
+            range->least = field < range->least ? field : range->least;
+            range->most = field > range->most ? field : range->most;
+        }
+    }
     if (found == 0)
         *range = (gr_field_range){MOST_FIELD / 2, MOST_FIELD / 2};
     return found;
@@ -135,12 +142,13 @@ bool gr_place_window(const unsigned counts[GR_FIELDS], size_t samples, gr_field_
 bool gr_choose_window(gr_host_segments *job)
 {
     unsigned counts[GR_FIELDS] = {0};
+    double samples[2 * GR_MOST_SAMPLES];
     gr_field_range range;
     gr_pair_window *window = &job->window, *narrow = &job->narrow;
     window->spare = narrow->spare = 52 - gr_format_of(job->request->values.load).fraction;
     window->most =
         127 - (53 - window->spare) - gr_bit_length(job->request->values.rows + GR_MOST_TERMS);
-    size_t found = gr_sample_fields(job, counts, &range);
+    size_t found = gr_count_fields(samples, gr_take_samples(job, samples), counts, &range);
     narrow->most = window->most - 64;
     narrow->low = middle_window(range, narrow->most);
     if (narrow->most < range.most - range.least + SPARE_BINADES)

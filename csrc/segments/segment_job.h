@@ -9,6 +9,7 @@
 enum {
     GR_SEGMENT_BLOCK = 512,  /* numbers that are read and added at a time */
     GR_ROUND_ROWS = 1 << 30, /* rows added to digits between two carries */
+    GR_MOST_SAMPLES = 512,   /* of elements, which choose a window */
     GR_FIELDS = 2048         /* of exponents */
 };
 
@@ -149,9 +150,13 @@ void gr_sum_in_order(gr_host_segments *job);
 
 /* --- kinds of cells ------------------------------------------------------------------------ */
 
-/* Counts exponent fields of samples from the whole array. Returns the number of samples and sets
- * `range` to the least and the greatest field, or to some range without samples. */
-size_t gr_sample_fields(gr_host_segments *job, unsigned counts[GR_FIELDS], gr_field_range *range);
+/* Copies samples from the whole array. Returns their number; sets job->failed without memory. */
+size_t gr_take_samples(gr_host_segments *job, double samples[2 * GR_MOST_SAMPLES]);
+
+/* Counts exponent fields of normal numbers. Returns how many there are and sets `range` to the
+ * least and the greatest field, or to some range if there are none. */
+size_t gr_count_fields(const double *samples, size_t n, unsigned counts[GR_FIELDS],
+                       gr_field_range *range);
 
 /* Sets `low` to the first of `most` + 1 fields that hold most samples. Returns false if they do not
  * hold nearly all of them. */
