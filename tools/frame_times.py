@@ -29,6 +29,7 @@ from gpureduce.bench.runner import Contender, Group, Row, one_by_one
 
 SIZES = ((1000, 10), (100_000, 100), (100_000, 50_000), (1_000_000, 100), (1_000_000, 50_000))
 SIDE, CHUNKS = 4096, ((4096, 256), (256, 4096), (1024, 1024))
+WORDS = ("measure", "operation", "ids", "axis", "way", "strategy")
 COLUMNS = {name: of(name) for name in ("measure", "operation", "ids", "rows", "segments", "axis",
            "way", "strategy")} | {"median us": US}  # fmt: skip
 
@@ -87,7 +88,7 @@ def main() -> None:
     dask.config.set(scheduler="threads")
     groups = [one for size in SIZES for one in by_group(*size)] + [*along_axes()]
     suite = command.Suite(
-        "frames", None, groups, lambda made: as_table(listing(made["rows"], COLUMNS)),
+        "frames", None, groups, lambda made: as_table(listing(made["rows"], COLUMNS), WORDS),
         ("pandas", "polars", "dask"), {"load_average": os.getloadavg()[0]},
     )  # fmt: skip
     made = command.measured(suite, asked.output)
