@@ -25,7 +25,8 @@
 
 enum {
     OF_X = GR_LEVELS_OF_X,
-    MOST_SPACING = 42,    /* unrounded() relies on at most 43 */
+    LEAST_SPACING = 27, /* unrounded() relies on 27 to 43 */
+    MOST_SPACING = 42,
     HIGHEST = 1023 + 400, /* exponent fields of a window's end: units are normal numbers */
     LOWEST = 1023 - 350
 };
@@ -58,7 +59,8 @@ bool gr_choose_levels(gr_host_segments *job)
     for (size_t i = 0; i < many; i++)
         samples[i] -= job->levels.pivot;
     size_t found = gr_count_fields(samples, many, counts, &range);
-    if (job->failed || most < 0 || !gr_place_window(counts, found, range, most, &low))
+    if (job->failed || spacing < LEAST_SPACING ||
+        !gr_place_window(counts, found, range, most, &low))
         return false;
     int end = low + most + 1;
     if (end > HIGHEST || end < LOWEST)
