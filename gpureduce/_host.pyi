@@ -203,15 +203,22 @@ def finish_sums(
     unknown: _Array,
     /,
 ) -> int: ...
-def unrounded_segments(
+def finish_segments(
+    kind: int,
+    root: bool,
+    parts: int,
+    ddof: float,
+    second: int,
     values: _Array,
     ids: _Array | None,
     offsets: _Array | None,
     segments: int,
     load: int,
-    term: int,
+    n: _Array,
+    target: int,
     out: _Array,
-    skips: bool = ...,
+    unknown: _Array,
+    skips: bool,
     /,
 ) -> int: ...
 def finish_plainly(

@@ -364,7 +364,7 @@ def segment_mean(
         def alone(some: Array) -> Array:
             return np.asarray(mean(some, axis=0, dtype=part))
 
-        means, n = rows.made(Finish(RATIO), (ELEMENT,), part, alone, (one,))
+        means, n = rows.made(Finish(RATIO), part, alone, (one,))
         found.append(means)
     if (n == 0).any():
         warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=2)

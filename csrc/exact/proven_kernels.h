@@ -113,6 +113,17 @@ typedef struct {
 
 typedef void gr_levels_kernel(const gr_levels *of, size_t task);
 
+/* Adds x[i] - pivot and its square to cell places[i]: GR_LEVELS integers, in units of as many
+ * powers of two. Level k starts at 1.5 2^52 units. Leaves out differences unless they are exact,
+ * and 0 or of a magnitude of at least `least` and less than `end`. Returns whether none was left
+ * out. */
+typedef struct {
+    double pivot, start[GR_LEVELS], least, end;
+} gr_cell_levels;
+
+typedef bool gr_cells_kernel(const gr_cell_levels *of, const double *x, const size_t *places,
+                             size_t n, int64_t *cells);
+
 typedef struct {
     size_t vector; /* columns of a group */
     gr_proven_rows_kernel *rows_bf16, *rows_f32, *rows_f64;
@@ -126,6 +137,7 @@ typedef struct {
     gr_finish_kernel *finish;
     gr_roll_kernel *roll;
     gr_levels_kernel *add_levels;
+    gr_cells_kernel *add_cells;
     gr_widen_kernel *widen;
 } gr_proven_kernels;
 

@@ -341,6 +341,7 @@ ROWS(f32, 4, load_f32, one_f32)
 ROWS(f64, 8, load_f64, one_f64)
 
 #include "exact/axis_bins_text.h"
+#include "exact/cell_levels_text.h"
 #include "exact/finish_text.h"
 #include "exact/levels_text.h"
 #include "exact/terms_text.h"
@@ -364,5 +365,6 @@ const gr_proven_kernels KERNELS = {
     .finish = finish,
     .roll = roll,
     .add_levels = add_levels,
+    .add_cells = add_cells,
     .widen = widen_elements,
 };

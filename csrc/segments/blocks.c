@@ -111,9 +111,6 @@ void gr_read_numbers(const gr_host_segments *job, gr_segment_block *block, size_
     } else if (job->adds_floats) {
         gr_arithmetic before = gr_begin_plain();
         gr_proven_best()->widen(values->load, raw, n, block->number_buffer);
-        if (gr_adds_squares(job))
-            for (size_t i = 0; i < n; i++)
-                block->number_buffer[i] *= block->number_buffer[i];
         gr_end_plain(before);
     } else {
         int64_t wide[GR_SEGMENT_BLOCK];

@@ -23,6 +23,8 @@ static bool add_block(gr_host_segments *job, const gr_segment_block *block, int 
     case GR_CELL_WORD: gr_add_words(job, block, (uint64_t *)(void *)cells); return true;
     case GR_CELL_SHORT:
     case GR_CELL_PAIR: return gr_add_pairs(job, block, cells, &job->outliers[copy]);
+    case GR_CELL_LEVELS:
+        return gr_add_levels(job, block, (int64_t *)(void *)cells, &job->outliers[copy]);
     case GR_CELL_PROVEN: gr_add_proven(job, block, cells); return true;
     default: gr_add_digits(job, block, (int64_t *)(void *)cells); return true;
     }
@@ -62,14 +64,35 @@ void gr_add_rows(gr_host_segments *job, gr_segment_block *block, size_t first, s
     }
 }
 
-void gr_finish_cells(const gr_host_segments *job, size_t first, size_t n)
+static void finish_sums(const gr_host_segments *job, size_t first, size_t n)
 {
     switch (job->kind) {
     case GR_CELL_WORD: gr_finish_words(job, first, n); break;
     case GR_CELL_SHORT:
     case GR_CELL_PAIR: gr_finish_pairs(job, first, n); break;
+    case GR_CELL_LEVELS: gr_finish_levels(job, first, n); break;
     case GR_CELL_PROVEN: gr_finish_proven(job, first, n); break;
     default: gr_finish_digits(job, first, n); break;
+    }
+}
+
+void gr_finish_cells(const gr_host_segments *job, size_t first, size_t n)
+{
+    const gr_segment_finish *finish = job->request->sums.finish;
+    if (!finish) {
+        finish_sums(job, first, n);
+        return;
+    }
+    double planes[4 * 4 * GR_FINISH_BATCH] = {0}; /* vectors also read lanes without a result */
+    gr_host_segments own = *job;
+    own.planes = planes;
+    size_t parts = (size_t)finish->how.parts, batch = GR_FINISH_BATCH * parts;
+    for (size_t end = first + n; first < end; first += batch) {
+        batch = gr_least(batch, end - first);
+        own.batch = first;
+        finish_sums(&own, first, batch);
+        gr_store_results(job, planes, GR_FINISH_BATCH,
+                         (job->first_segment * job->columns + first) / parts, batch / parts);
     }
 }
 

@@ -182,16 +182,32 @@ void gr_look_for_order(gr_host_segments *job)
 
 /* --- sums ---------------------------------------------------------------------------------- */
 
-static bool sum_long_unrounded(const gr_host_segments *job, gr_axes *axes, const group *one,
-                               int threads)
+/* Computes the results of one segment, whose parts are adjacent columns. */
+static bool finish_long(const gr_host_segments *job, const gr_axes *like, const group *one,
+                        int threads)
 {
-    const gr_segment_sums *sums = &job->request->sums;
-    axes->out = (unsigned char *)(sums->unrounded + one->first * job->columns);
-    axes->part_step = (ptrdiff_t)(sums->plane * sizeof(double));
-    axes->term = job->request->values.term;
-    for (int i = 0; i < axes->kept.count; i++)
-        axes->kept.dim[i].out = sizeof(double);
-    return gr_exact_unrounded_axes(axes, NULL, threads);
+    const gr_segment_values *values = &job->request->values;
+    const gr_finish_how *how = &job->request->sums.finish->how;
+    size_t parts = (size_t)how->parts, results = job->columns / parts;
+    size_t stride = results + GR_FINISH_BATCH;
+    size_t planes = 4 * (size_t)(how->first_count + how->second_count);
+    double *sums = calloc(planes * stride, sizeof *sums), *to = sums;
+    bool done = sums;
+    for (size_t i = 0; done && i < planes / 4; i++, to += 4 * stride) {
+        gr_axes axes = *like;
+        axes.in += (ptrdiff_t)(i % parts) * values->column_step;
+        axes.out = (unsigned char *)to;
+        axes.part_step = (ptrdiff_t)(stride * sizeof *to);
+        axes.term = i < parts ? GR_TERM_ELEMENT : GR_TERM_SQUARE;
+        axes.kept.count = 0;
+        gr_axes_push(&axes.kept,
+                     (gr_axis){results, values->column_step * (ptrdiff_t)parts, 0, sizeof *to});
+        done = gr_exact_unrounded_axes(&axes, NULL, threads);
+    }
+    if (done)
+        gr_store_results(job, sums, stride, one->first * results, results);
+    free(sums);
+    return done;
 }
 
 static bool sum_long(const gr_host_segments *job, const group *one, int threads)
@@ -208,8 +224,8 @@ static bool sum_long(const gr_host_segments *job, const group *one, int threads)
     };
     gr_axes_push(&axes.kept, (gr_axis){values->columns, values->column_step, 0, sums->column_step});
     gr_axes_push(&axes.reduced, (gr_axis){one->end_row - one->row, values->row_step, 0, 0});
-    if (sums->unrounded)
-        return sum_long_unrounded(job, &axes, one, threads);
+    if (sums->finish)
+        return finish_long(job, &axes, one, threads);
     if (sums->is_float)
         return gr_exact_sum_axes(&axes, sums->target, &job->request->initial, threads);
     return gr_cpu_sum_axes(&axes, GR_ACC_u64, sums->target, &job->request->initial, threads);
@@ -243,7 +259,8 @@ static void sum_group(gr_host_segments *own, gr_segment_block *block, const grou
     const size_t sizes[] = {[GR_CELL_WORD] = sizeof(uint64_t),
                             [GR_CELL_SHORT] = sizeof(uint64_t),
                             [GR_CELL_PAIR] = 2 * sizeof(uint64_t),
-                            [GR_CELL_PROVEN] = sizeof(gr_proven3)};
+                            [GR_CELL_LEVELS] = GR_LEVELS * sizeof(int64_t),
+                            [GR_CELL_PROVEN] = sizeof(gr_proven3) * (1 + gr_has_squares(own))};
     gr_cell_kind first_kind = own->kind;
     bool is_short = own->kind == GR_CELL_PAIR && own->narrow.most >= 0;
     own->first_segment = some->first;
@@ -299,7 +316,7 @@ static void sum_task(size_t task, void *context)
     gr_segment_block *block = malloc(sizeof *block);
     own.copies = 1;
     own.outliers = &outliers;
-    own.cells = malloc((most + 1) * job->columns * sizeof(gr_proven3));
+    own.cells = aligned_alloc(64, (most + 1) * job->columns * 64);
     bool failed = !own.cells || !block;
     group left = {0, 0, 0, job->request->values.rows}; /* the rest of the task */
     if (!failed) {

@@ -17,6 +17,7 @@
 #include "cpu/store.h"
 #include "exact/proven.h"
 #include "exact/round.h"
+#include "shared/sizes.h"
 
 #include <float.h>
 #include <math.h>
@@ -26,12 +27,10 @@
 enum {
     AHEAD = 32,           /* rows whose cells are prefetched ... */
     NEAR_BYTES = 1 << 19, /* ... if a copy of the cells exceeds the second-level cache */
-    MOST_SAMPLES = 512,   /* one per so many numbers, ... */
-    PER_SAMPLE = 256,
-    FEW_SAMPLES = 64,  /* ... but at least this many for short arrays */
-    SPARE_BINADES = 2, /* binades of a window for short cells beyond those of the samples */
-    FIELDS = 2048,
-    MOST_FIELD = 2046 /* of a finite number */
+    PER_SAMPLE = 256,     /* one sample per so many numbers, ... */
+    FEW_SAMPLES = 64,     /* ... but at least this many for short arrays */
+    SPARE_BINADES = 2,    /* binades of a window for short cells beyond those of the samples */
+    MOST_FIELD = 2046     /* of a finite number */
 };
 
 typedef unsigned __int128 pair;
@@ -67,37 +66,45 @@ static pair make_pair(uint64_t low, uint64_t high)
 
 /* --- the window ---------------------------------------------------------------------------- */
 
-/* Counts exponent fields of samples from the whole array. Returns the number of samples and sets
- * `range` to the least and the greatest field. */
-static size_t sample_fields(gr_host_segments *job, unsigned counts[FIELDS], gr_field_range *range)
+size_t gr_take_samples(gr_host_segments *job, double samples[2 * GR_MOST_SAMPLES])
 {
     const gr_segment_values *values = &job->request->values;
-    size_t all = values->rows * job->columns, parts = (size_t)values->parts, found = 0;
-    size_t samples = all / parts / PER_SAMPLE;
-    samples = samples > MOST_SAMPLES ? MOST_SAMPLES : samples < FEW_SAMPLES ? FEW_SAMPLES : samples;
-    samples = all / parts < samples ? all / parts : samples;
+    size_t all = values->rows * job->columns, parts = (size_t)values->parts;
+    size_t many = gr_least(all / parts / PER_SAMPLE, GR_MOST_SAMPLES);
+    many = gr_least(many < FEW_SAMPLES ? FEW_SAMPLES : many, all / parts);
     gr_segment_block *block = malloc(sizeof *block);
     job->failed = !block;
-    for (size_t i = 0; i < samples && block; i++) {
-        size_t at = all / parts / samples * i;
-        at += i * 7919 % (all / parts / samples); /* varies the column */
+    for (size_t i = 0; i < many && block; i++) {
+        size_t at = all / parts / many * i;
+        at += i * 7919 % (all / parts / many); /* varies the column */
         block->rows = 1;
         block->columns = parts;
         block->first_column = at % (job->columns / parts) * parts;
         gr_read_numbers(job, block, at / (job->columns / parts));
-        for (size_t k = 0; k < parts; k++) {
-            uint64_t bits;
-            memcpy(&bits, (const double *)block->numbers + k, sizeof bits);
-            size_t field = bits >> 52 & 0x7ff;
-            if (field > 0 && field <= MOST_FIELD) {
-                counts[field]++;
-                found++;
-                range->least = (int)field < range->least ? (int)field : range->least;
-                range->most = (int)field > range->most ? (int)field : range->most;
-            }
-        }
+        memcpy(samples + i * parts, block->numbers, parts * sizeof *samples);
     }
     free(block);
+    return block ? many * parts : 0;
+}
+
+size_t gr_count_fields(const double *samples, size_t n, unsigned counts[GR_FIELDS],
+                       gr_field_range *range)
+{
+    size_t found = 0;
+    *range = (gr_field_range){GR_FIELDS, 0};
+    for (size_t i = 0; i < n; i++) {
+        uint64_t bits;
+        memcpy(&bits, samples + i, sizeof bits);
+        int field = (int)(bits >> 52 & 0x7ff);
+        if (field > 0 && field <= MOST_FIELD) {
+            counts[field]++;
+            found++;
+            range->least = field < range->least ? field : range->least;
+            range->most = field > range->most ? field : range->most;
+        }
+    }
+    if (found == 0)
+        *range = (gr_field_range){MOST_FIELD / 2, MOST_FIELD / 2};
     return found;
 }
 
@@ -109,30 +116,16 @@ static int middle_window(gr_field_range range, int most)
     return (first + last) / 2;
 }
 
-bool gr_choose_window(gr_host_segments *job)
+bool gr_place_window(const unsigned counts[GR_FIELDS], size_t samples, gr_field_range range,
+                     int most, int *where)
 {
-    unsigned counts[FIELDS] = {0};
-    gr_field_range range = {FIELDS, 0};
-    gr_pair_window *window = &job->window, *narrow = &job->narrow;
-    int fraction = gr_format_of(job->request->values.load).fraction;
-    window->spare = narrow->spare = 52 - (gr_adds_squares(job) ? 2 * fraction + 1 : fraction);
-    window->most =
-        127 - (53 - window->spare) - gr_bit_length(job->request->values.rows + GR_MOST_TERMS);
-    size_t found = sample_fields(job, counts, &range), within = 0, best = 0;
-    if (found == 0)
-        range = (gr_field_range){MOST_FIELD / 2, MOST_FIELD / 2};
-    int width = range.most - range.least;
-    narrow->most = window->most - 64;
-    narrow->low = middle_window(range, narrow->most);
-    if (narrow->most < width + SPARE_BINADES)
-        narrow->most = -1;
-    if (width <= window->most) {
-        window->low = middle_window(range, window->most);
-        return !job->failed;
-    }
+    size_t within = 0, best = 0;
+    *where = middle_window(range, most);
+    if (range.most - range.least <= most)
+        return true;
     int first = 1, last = 1; /* the windows that hold most of the samples */
-    for (int low = 1 - window->most; low <= MOST_FIELD - window->most; low++) {
-        within += counts[low + window->most];
+    for (int low = 1 - most; low <= MOST_FIELD - most; low++) {
+        within += counts[low + most];
         within -= low > 1 ? counts[low - 1] : 0;
         if (low < 1)
             continue;
@@ -142,8 +135,25 @@ bool gr_choose_window(gr_host_segments *job)
             last = within > best || last == low - 1 ? low : last;
         best = within > best ? within : best;
     }
-    window->low = (first + last) / 2;
-    return found - best <= found / 32;
+    *where = (first + last) / 2;
+    return samples - best <= samples / 32;
+}
+
+bool gr_choose_window(gr_host_segments *job)
+{
+    unsigned counts[GR_FIELDS] = {0};
+    double samples[2 * GR_MOST_SAMPLES];
+    gr_field_range range;
+    gr_pair_window *window = &job->window, *narrow = &job->narrow;
+    window->spare = narrow->spare = 52 - gr_format_of(job->request->values.load).fraction;
+    window->most =
+        127 - (53 - window->spare) - gr_bit_length(job->request->values.rows + GR_MOST_TERMS);
+    size_t found = gr_count_fields(samples, gr_take_samples(job, samples), counts, &range);
+    narrow->most = window->most - 64;
+    narrow->low = middle_window(range, narrow->most);
+    if (narrow->most < range.most - range.least + SPARE_BINADES)
+        narrow->most = -1;
+    return gr_place_window(counts, found, range, window->most, &window->low) && !job->failed;
 }
 
 /* --- additions ----------------------------------------------------------------------------- */
@@ -181,9 +191,9 @@ static void split(const gr_host_segments *job, const gr_segment_block *block, si
     gr_split_baseline(block->numbers, n, job->window, to);
 }
 
-static bool note_outlier(gr_outliers *outliers, size_t most, gr_outlier outlier)
+bool gr_note_outlier(const gr_host_segments *job, gr_outliers *outliers, gr_outlier outlier)
 {
-    if (outliers->count == most)
+    if (outliers->count == job->most_outliers)
         return false;
     if (outliers->count == outliers->room) {
         size_t room = outliers->room ? 2 * outliers->room : 64;
@@ -207,7 +217,7 @@ static bool note_outliers(gr_host_segments *job, const gr_segment_block *block,
         size_t cell = gr_cell_of(job, block, i / block->columns) + i % block->columns;
         if (cell >= end) /* a segment of another pass */
             continue;
-        if (!note_outlier(outliers, job->most_outliers, (gr_outlier){cell, x[i]}))
+        if (!gr_note_outlier(job, outliers, (gr_outlier){cell, x[i]}))
             return false;
     }
     return true;
@@ -416,7 +426,7 @@ static gr_unrounded unrounded_pair(pair x, int unit)
     return is_finite ? (gr_unrounded){high, low, tail, 0} : (gr_unrounded){0, 0, 0, (double)NAN};
 }
 
-static size_t first_outlier(const gr_outliers *outliers, size_t cell)
+size_t gr_first_outlier(const gr_outliers *outliers, size_t cell)
 {
     size_t low = 0, high = outliers->count;
     while (low < high) {
@@ -436,7 +446,7 @@ void gr_finish_pairs(const gr_host_segments *job, size_t first, size_t n)
     const gr_format format = gr_format_of(target);
     size_t size = gr_load_size(target);
     unsigned char *out = job->request->sums.data + job->first_segment * job->columns * size;
-    size_t next = first_outlier(outliers, first);
+    size_t next = gr_first_outlier(outliers, first);
     int unit = unit_of(job);
     pair initial[2] = {0, 0};
     bool fits[2] = {true, true};
@@ -453,7 +463,7 @@ void gr_finish_pairs(const gr_host_segments *job, size_t first, size_t n)
     bool are_alike =
         fits[0] && fits[1] && (job->request->values.parts == 1 || initial[0] == initial[1]);
     bool is_normal = are_alike && job->touching && !job->request->sums.words &&
-                     !job->request->sums.unrounded && are_normal(unit, format);
+                     !job->request->sums.finish && are_normal(unit, format);
     gr_arithmetic before = gr_begin_plain();
     for (size_t cell = first, end = first + n; cell < end; cell++) {
         if (is_normal) { /* vector code, up to the next outlier */
@@ -478,8 +488,8 @@ void gr_finish_pairs(const gr_host_segments *job, size_t first, size_t n)
             gr_store_accumulator(job, &total, cell);
             continue;
         }
-        if (job->request->sums.unrounded) {
-            gr_store_numbers(job, unrounded_pair(sum, unit), cell);
+        if (job->request->sums.finish) {
+            gr_store_numbers(job, unrounded_pair(sum, unit), cell, false);
             continue;
         }
         uint64_t bits = round_pair(sum + initial[part], unit, format);

@@ -1,13 +1,16 @@
 /* What the files of this folder share: the job, and blocks of elements. */
 #pragma once
 
-#include "exact/exact.h"
+#include "exact/axis_exact.h"
+#include "exact/proven_kernels.h"
 #include "segments/segments.h"
 #include "threads/interrupts.h"
 
 enum {
-    GR_SEGMENT_BLOCK = 512, /* numbers that are read and added at a time */
-    GR_ROUND_ROWS = 1 << 30 /* rows added to digits between two carries */
+    GR_SEGMENT_BLOCK = 512,  /* numbers that are read and added at a time */
+    GR_ROUND_ROWS = 1 << 30, /* rows added to digits between two carries */
+    GR_MOST_SAMPLES = 512,   /* of elements, which choose a window */
+    GR_FIELDS = 2048         /* of exponents */
 };
 
 /* The representation of sums while elements are added. A cell holds the sum of one column of a
@@ -17,6 +20,7 @@ typedef enum {
     GR_CELL_WORD,   /* uint64: a sum of integers modulo 2^64 */
     GR_CELL_SHORT,  /* a 64-bit integer, in units of a power of two that all sums share */
     GR_CELL_PAIR,   /* a 128-bit integer of the same kind */
+    GR_CELL_LEVELS, /* integers in units of several powers of two, also for squares */
     GR_CELL_PROVEN, /* float64 numbers that prove their own rounding: exact/proven.h */
     GR_CELL_DIGITS  /* 64-bit digits that count powers of 2^32, and flags */
 } gr_cell_kind;
@@ -53,6 +57,8 @@ typedef struct {
     bool in_order;           /* the rows of each segment follow those of the one before */
     gr_pair_window window;   /* for pairs, or short cells */
     gr_pair_window narrow;   /* for short cells; a negative `most` means none */
+    gr_cell_levels levels;   /* for levels, ... */
+    int unit[2], spacing;    /* ... the last unit of sums and that of squares; bits of a level */
     int first_digit, digits; /* for digits */
     size_t cell_bytes;
 
@@ -65,6 +71,8 @@ typedef struct {
     /* The segments of this pass. An extra segment after them takes the elements of all others. */
     size_t first_segment, segments;
     unsigned char *cells; /* of all copies, one after another */
+    double *planes;       /* unrounded sums of a batch, for results */
+    size_t batch;         /* its first cell */
     size_t copy_bytes;
     int copies, threads;
     gr_field_range *fields; /* per copy */
@@ -91,7 +99,7 @@ typedef struct {
 } gr_segment_block;
 
 /* Reads the numbers of columns `column` to column + block->columns - 1 of rows from `row` on.
- * Floats become float64 numbers, or squares; block->rows * block->columns <= GR_SEGMENT_BLOCK. */
+ * Floats become float64 numbers; block->rows * block->columns <= GR_SEGMENT_BLOCK. */
 void gr_read_numbers(const gr_host_segments *job, gr_segment_block *block, size_t row);
 
 /* Reads the ids of block->rows rows from `row` on. With offsets, `at` is the segment of an earlier
@@ -104,12 +112,11 @@ size_t gr_first_bad(const gr_host_segments *job, const gr_segment_block *block);
 /* Whether an id of the block is less than the one before. */
 bool gr_ids_fall(const gr_segment_block *block);
 
-/* Whether short cells and pairs take the squares of the elements. Squares of float64 do not fit. */
-static inline bool gr_adds_squares(const gr_host_segments *job)
+/* Whether the squares of the elements are added up, too. */
+static inline bool gr_has_squares(const gr_host_segments *job)
 {
-    const gr_segment_values *values = &job->request->values;
-    return values->term == GR_TERM_SQUARE && values->load != GR_LOAD_f64 &&
-           (job->kind == GR_CELL_SHORT || job->kind == GR_CELL_PAIR);
+    const gr_segment_finish *finish = job->request->sums.finish;
+    return finish && finish->how.second_count > 0;
 }
 
 /* The first cell of the block's row i. An id may be any number, as other threads may write ids. */
@@ -143,15 +150,31 @@ void gr_sum_in_order(gr_host_segments *job);
 
 /* --- kinds of cells ------------------------------------------------------------------------ */
 
-/* Sets job->window, for pairs, and job->narrow. Returns false without memory, or if no window for
- * pairs holds most elements. */
-bool gr_choose_window(gr_host_segments *job);
+/* Copies samples from the whole array. Returns their number; sets job->failed without memory. */
+size_t gr_take_samples(gr_host_segments *job, double samples[2 * GR_MOST_SAMPLES]);
 
-/* Each adds a block to a copy's cells. gr_add_pairs(), also for short cells, returns false if there
- * are too many outliers or too little memory. */
+/* Counts exponent fields of normal numbers. Returns how many there are and sets `range` to the
+ * least and the greatest field, or to some range if there are none. */
+size_t gr_count_fields(const double *samples, size_t n, unsigned counts[GR_FIELDS],
+                       gr_field_range *range);
+
+/* Sets `low` to the first of `most` + 1 fields that hold most samples. Returns false if they do not
+ * hold nearly all of them. */
+bool gr_place_window(const unsigned counts[GR_FIELDS], size_t samples, gr_field_range range,
+                     int most, int *low);
+
+/* Sets job->window, for pairs, and job->narrow; or job->levels. Each returns false without memory,
+ * or if most elements do not fit. */
+bool gr_choose_window(gr_host_segments *job);
+bool gr_choose_levels(gr_host_segments *job);
+
+/* Each adds a block to a copy's cells. gr_add_pairs(), also for short cells, and gr_add_levels()
+ * return false if there are too many outliers or too little memory. */
 void gr_add_words(const gr_host_segments *job, const gr_segment_block *block, uint64_t *cells);
 bool gr_add_pairs(gr_host_segments *job, const gr_segment_block *block, unsigned char *cells,
                   gr_outliers *outliers);
+bool gr_add_levels(gr_host_segments *job, const gr_segment_block *block, int64_t *cells,
+                   gr_outliers *outliers);
 void gr_add_proven(const gr_host_segments *job, const gr_segment_block *block,
                    unsigned char *cells);
 void gr_add_digits(const gr_host_segments *job, const gr_segment_block *block, int64_t *cells);
@@ -167,15 +190,37 @@ void gr_widen_fields(const gr_host_segments *job, const gr_segment_block *block,
 /* As gr_finish_cells(). gr_finish_proven() marks segments with unproven sums. */
 void gr_finish_words(const gr_host_segments *job, size_t first, size_t n);
 void gr_finish_pairs(const gr_host_segments *job, size_t first, size_t n);
+void gr_finish_levels(const gr_host_segments *job, size_t first, size_t n);
 void gr_finish_proven(const gr_host_segments *job, size_t first, size_t n);
 void gr_finish_digits(const gr_host_segments *job, size_t first, size_t n);
+
+/* The first outlier of this cell or of a later one. */
+size_t gr_first_outlier(const gr_outliers *outliers, size_t cell);
+
+/* Appends an outlier. Returns false if there are too many, or there is too little memory. */
+bool gr_note_outlier(const gr_host_segments *job, gr_outliers *outliers, gr_outlier outlier);
 
 /* Adds the initial number to an accumulator and stores it as the sum of a cell: rounded, unrounded
  * or as words. */
 void gr_store_accumulator(const gr_host_segments *job, gr_exact *sum, size_t cell);
 
-/* Stores the unrounded sum of a cell. */
-void gr_store_numbers(const gr_host_segments *job, gr_unrounded sum, size_t cell);
+/* Stores the unrounded sum of a cell, or that of squares, in the planes of the batch. */
+static inline void gr_store_numbers(const gr_host_segments *job, gr_unrounded sum, size_t cell,
+                                    bool of_squares)
+{
+    enum { PLANE = GR_FINISH_BATCH };
+    size_t parts = (size_t)job->request->sums.finish->how.parts, at = cell - job->batch;
+    size_t plane = of_squares * parts + (at & (parts - 1)); /* without a slow division */
+    double *to = job->planes + plane * 4 * PLANE + (at >> (parts - 1));
+    to[0] = sum.high;
+    to[PLANE] = sum.low;
+    to[2 * PLANE] = sum.tail;
+    to[3 * PLANE] = sum.error;
+}
+
+/* Computes the results of n groups from such planes, and stores them from result `first` on. */
+void gr_store_results(const gr_host_segments *job, const double *planes, size_t stride,
+                      size_t first, size_t n);
 
 /* Stores the bits of a cell's sum. If the result is complex and the elements are real, also stores
  * the imaginary part. */

@@ -13,15 +13,18 @@
  *           the elements. They take all numbers of some 50 neighbouring binades for float64, 80
  *           for float32, 95 for bfloat16, and all of float16: most data. Outliers, inf and nan go
  *           to a list, and their segments are rounded by an accumulator of exact.h. (pairs.c)
+ *   levels  sums of floats and of their squares, for variances: eight 64-bit integers, which count
+ *           eight powers of two. They take some 50 neighbouring binades for float64. The rest is as
+ *           for pairs. (levels.c)
  *   proven  sums of floats of any exponents, if the list would get long: float64 numbers that
- *           mostly prove how the sum is rounded. (proven.c)
+ *           mostly prove how the sum is rounded. Also for squares. (proven.c)
  *   digits  sums of the segments where they do not, in another pass: as many 32-bit digits per
  *           cell as lie between the least and the greatest exponent, which a pass finds. (digits.c)
  *
  * Each thread has a copy of the cells, and takes chunks of rows until none is left. Cells of all
  * copies take as much memory as the elements at most, or FREE_BYTES. If one copy takes more, the
  * segments are divided into ranges, one pass each: elements of other segments go to a row of cells
- * that nobody reads. If there are more cells than elements, one copy is made, because clearing and
+ * that nobody reads. If there are few elements per cell, one copy is made, because clearing and
  * reading the cells then takes longer than adding the elements.
  *
  * Segments may lie one after another, as offsets name them or their ids are sorted: each thread
@@ -45,8 +48,7 @@ enum {
     CHUNK = 1 << 13,        /* numbers that a task takes at a time */
     FINISHED = 1 << 12,     /* cells that a task finishes */
     FEW_OUTLIERS = 1 << 10, /* outliers that a list may always have, plus one ... */
-    OUTLIERS_PER = 256,     /* ... for each this many numbers */
-    FIELDS = 2048           /* of exponents */
+    OUTLIERS_PER = 256      /* ... for each this many numbers */
 };
 
 /* Takes the next chunk of rows. Returns false if there is none, or if the pass ends early. */
@@ -128,7 +130,7 @@ static void run_pass(gr_host_segments *job)
 /* Allocates cells in huge pages, if there are any, because they are accessed in random order. */
 static unsigned char *new_cells(size_t bytes)
 {
-    unsigned char *cells = malloc(bytes);
+    unsigned char *cells = aligned_alloc(64, bytes); /* a multiple of 64 */
 #ifdef MADV_HUGEPAGE
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     size_t skip = (page - (uintptr_t)cells % page) % page;
@@ -151,7 +153,7 @@ static void run_kind(gr_host_segments *job, gr_cell_kind kind, size_t cell_bytes
     size_t each = gr_least(segments, most > 2 ? most - 1 : 1);
     size_t chunks = (request->values.rows + job->chunk - 1) / job->chunk;
     size_t copies = gr_least(most / (each + 1), chunks);
-    copies = request->values.rows < each ? 1 : gr_least(copies, (size_t)job->threads);
+    copies = request->values.rows < 3 * each ? 1 : gr_least(copies, (size_t)job->threads);
     job->copies = copies > 1 ? (int)copies : 1;
     job->copy_bytes = ((each + 1) * job->columns * cell_bytes + 63) / 64 * 64;
     job->most_outliers = FEW_OUTLIERS + numbers / OUTLIERS_PER / (size_t)job->copies;
@@ -172,7 +174,7 @@ static void run_kind(gr_host_segments *job, gr_cell_kind kind, size_t cell_bytes
 /* Finds the exponents of all elements of numbered segments, and chooses a cell's digits. */
 static void choose_digits(gr_host_segments *job)
 {
-    gr_field_range all = {FIELDS, 0};
+    gr_field_range all = {GR_FIELDS, 0};
     job->kind = GR_CELL_NONE;
     job->copies = job->threads;
     job->fields = malloc((size_t)job->copies * sizeof *job->fields);
@@ -221,7 +223,7 @@ static void sum_wide(gr_host_segments *job)
 {
     bool all = job->request->sums.words;
     if (!all)
-        run_kind(job, GR_CELL_PROVEN, sizeof(gr_proven3));
+        run_kind(job, GR_CELL_PROVEN, sizeof(gr_proven3) * (1 + gr_has_squares(job)));
     if (!has_ended_badly(job) && (all || number_unproven(job))) {
         job->too_wide = false;
         choose_digits(job);
@@ -232,11 +234,14 @@ static void sum_wide(gr_host_segments *job)
     free(job->segment_of);
 }
 
-/* For floats: short cells or pairs if most numbers fit, otherwise cells for all exponents. */
+/* For floats: levels, or short cells or pairs, if most numbers fit; otherwise cells for all
+ * exponents. */
 static void sum_floats(gr_host_segments *job)
 {
     const gr_pair_window wide = job->window;
-    if (!job->too_wide && job->narrow.most >= 0) {
+    if (!job->too_wide && gr_has_squares(job))
+        run_kind(job, GR_CELL_LEVELS, GR_LEVELS * sizeof(int64_t));
+    else if (!job->too_wide && job->narrow.most >= 0) {
         job->window = job->narrow;
         run_kind(job, GR_CELL_SHORT, sizeof(int64_t));
         job->window = wide;
@@ -244,7 +249,7 @@ static void sum_floats(gr_host_segments *job)
             return;
         job->too_wide = false;
     }
-    if (!job->too_wide && !has_ended_badly(job))
+    if (!job->too_wide && !gr_has_squares(job) && !has_ended_badly(job))
         run_kind(job, GR_CELL_PAIR, 2 * sizeof(int64_t));
     if (job->too_wide && !has_ended_badly(job))
         sum_wide(job);
@@ -273,12 +278,6 @@ static bool are_touching(const gr_segments *request)
            (request->values.columns == 1 || sums->column_step == (ptrdiff_t)size);
 }
 
-/* Whether each term is one float64: products of float64 are not. */
-static bool has_exact_terms(const gr_host_segments *job)
-{
-    return job->request->values.term == GR_TERM_ELEMENT || gr_adds_squares(job);
-}
-
 static void sum_all(gr_host_segments *job)
 {
     const gr_segments *request = job->request;
@@ -286,9 +285,11 @@ static void sum_all(gr_host_segments *job)
                       request->sums.parts == request->values.parts;
     if (adds_alike) /* the code for axes then adds alike */
         gr_look_for_order(job);
-    job->kind = request->sums.is_float ? GR_CELL_PAIR : GR_CELL_WORD;
+    job->kind = gr_has_squares(job)      ? GR_CELL_LEVELS
+                : request->sums.is_float ? GR_CELL_PAIR
+                                         : GR_CELL_WORD;
     if (!job->failed && request->sums.is_float && job->adds_floats)
-        job->too_wide = !has_exact_terms(job) || !gr_choose_window(job);
+        job->too_wide = !(gr_has_squares(job) ? gr_choose_levels(job) : gr_choose_window(job));
     job->unproven = job->failed ? NULL : calloc(job->all_segments, 1);
     job->failed = !job->unproven;
     if (has_ended_badly(job))

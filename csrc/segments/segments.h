@@ -5,7 +5,7 @@
  * threads. */
 #pragma once
 
-#include "exact/axis_exact.h"
+#include "exact/finish.h"
 #include "shared/dtypes.h"
 
 #include <stdbool.h>
@@ -16,7 +16,6 @@ typedef struct {
     ptrdiff_t row_step, column_step; /* bytes */
     size_t rows, columns;
     gr_load load;
-    gr_term term;   /* what is added up of floats, in unrounded sums: no products */
     int parts;      /* 2: complex elements, whose parts are added up separately */
     bool is_signed; /* of integers */
     bool swapped;   /* the bytes of each element, or part, are in reverse order */
@@ -31,16 +30,23 @@ typedef struct {
     const int64_t *offsets;         /* segment k has rows offsets[k] to offsets[k + 1] - 1 */
 } gr_segment_ids;
 
-/* The sums: a row per segment. With `unrounded` they are stored there (exact/axis_exact.h): in four
- * planes of `plane` numbers each, the segments' columns one after another. `target` is f64 then.
- * With `words` they are stored there, as those of exact.h: the segments' columns one after another,
- * with `target` as their type and a count of 0. */
+/* Results of sums, and of sums of squares if how.second_count is not 0, which are stored in place
+ * of the sums: the segments' columns one after another. `how.parts` columns make one result.
+ * unknown[i] becomes 1 if the sums do not prove result i. 0 / 0 is a nan. */
+typedef struct {
+    gr_finish_how how;
+    const double *n; /* rows of each result's segment */
+    unsigned char *out, *unknown;
+} gr_segment_finish;
+
+/* The sums: a row per segment. With `words` they are stored there, as those of exact.h: the
+ * segments' columns one after another, with `target` as their type and a count of 0. */
 typedef struct {
     unsigned char *data;
     int64_t *words;
-    double *unrounded; /* or so: see below */
+    const gr_segment_finish *finish; /* or NULL */
     ptrdiff_t row_step, column_step;
-    size_t segments, plane;
+    size_t segments;
     gr_load target; /* a float type, or an integer type of the same size for sums modulo 2^64 */
     int parts;      /* 2: complex sums */
     bool is_float;

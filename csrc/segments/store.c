@@ -1,8 +1,11 @@
 /* Rounds the sums of cells and stores them. */
 #include "segments/segment_job.h"
 
+#include "cpu/floating_point_mode.h"
 #include "cpu/store.h"
 #include "exact/format.h"
+
+#include <math.h>
 
 static unsigned char *place_of(const gr_host_segments *job, size_t cell)
 {
@@ -49,14 +52,37 @@ static void store_words(const gr_host_segments *job, const gr_exact *sum, size_t
     (void)gr_exact_component_to_words(sum, part, words); /* sums of 2^64 numbers fit */
 }
 
-void gr_store_numbers(const gr_host_segments *job, gr_unrounded sum, size_t cell)
+typedef struct {
+    const gr_finish_how *how;
+    unsigned char *unknown;
+} results;
+
+/* Stores a nan for 0 / 0, and marks other results. */
+static bool mark_unknown(void *context, size_t group, double n, double mean, unsigned char *out)
 {
-    size_t plane = job->request->sums.plane;
-    double *to = job->request->sums.unrounded + job->first_segment * job->columns + cell;
-    to[0] = sum.high;
-    to[plane] = sum.low;
-    to[2 * plane] = sum.tail;
-    to[3 * plane] = sum.error;
+    const results *of = context;
+    double least = of->how->kind == GR_FINISH_RATIO ? 0 : of->how->ddof < 1 ? of->how->ddof : 1;
+    (void)mean;
+    if (n <= least)
+        gr_store_float(out, (double)NAN, of->how->target);
+    else
+        of->unknown[group] = 1;
+    return true;
+}
+
+void gr_store_results(const gr_host_segments *job, const double *planes, size_t stride,
+                      size_t first, size_t n)
+{
+    const gr_segment_finish *finish = job->request->sums.finish;
+    const gr_finish_how *how = &finish->how;
+    gr_finish_planes from = {.n = finish->n + first, .stride = stride};
+    results context = {how, finish->unknown + first};
+    for (int i = 0; i < how->first_count + how->second_count; i++, planes += 4 * stride)
+        *(i < how->first_count ? &from.first[i] : &from.second[i - how->first_count]) = planes;
+    gr_arithmetic before = gr_begin_plain();
+    (void)gr_finish_groups(how, from, false, n, finish->out + first * gr_load_size(how->target),
+                           mark_unknown, &context);
+    gr_end_plain(before);
 }
 
 void gr_store_accumulator(const gr_host_segments *job, gr_exact *sum, size_t cell)
@@ -65,8 +91,8 @@ void gr_store_accumulator(const gr_host_segments *job, gr_exact *sum, size_t cel
         store_words(job, sum, cell);
         return;
     }
-    if (job->request->sums.unrounded) {
-        gr_store_numbers(job, gr_unrounded_of(sum), cell);
+    if (job->request->sums.finish) {
+        gr_store_numbers(job, gr_unrounded_of(sum), cell, false);
         return;
     }
     add_initial(job, sum, gr_part_of_cell(job, cell));

@@ -42,6 +42,7 @@ _NEEDED = {
     "bench": ("producer", "way", "offset", "percent_of_peak"),
     "devices": ("devices", "linear", "added_us"),
     "exact": ("data",),
+    "frames": ("operation",),
     "scan": ("rows", "columns", "axis"),
     "segments": ("segments", "ids", "columns", "data", "index"),
     "torch": ("operation", "columns", "table", "skew"),

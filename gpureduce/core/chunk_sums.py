@@ -21,6 +21,7 @@ from gpureduce.core.dtypes import Array, line_of, load_of
 
 _LANES = 16  # gr_levels in csrc/exact/proven_kernels.h
 _SHORT = 512  # elements of rows that take less time as columns
+_TILE = 64  # columns that are copied at a time
 
 
 def of_chunk(
@@ -84,8 +85,8 @@ def _floats(array: Array, axes: tuple[int, ...], kind: int) -> Array | None:
     x = x.astype(np.float32) if dtypes.is_half(x.dtype) else x
     inner = min(range(x.ndim), key=lambda i: abs(x.strides[i]), default=0)
     in_rows = n >= _SHORT and (inner in axes or groups < _LANES)
-    if inner in axes and not in_rows:
-        x = np.ascontiguousarray(x)  # transposed in less time
+    if inner in axes and not in_rows and x.ndim > 2:
+        x = np.ascontiguousarray(x)  # then reshape copies nothing
     order = (*kept, *axes) if in_rows else (*axes, *kept)
     rows = x.transpose(order).reshape(groups if in_rows else n, -1)
     made = _with_squares(rows, in_rows, kind == digits.NORM)
@@ -116,7 +117,7 @@ def _with_squares(rows: Array, in_rows: bool, is_norm: bool) -> Array | None:
     """Three floats for each sum of rows or columns, and for each of five sums of squares."""
     groups, n = rows.shape if in_rows else rows.shape[::-1]
     if rows.strides[1] != rows.itemsize:
-        rows = np.ascontiguousarray(rows)
+        rows = _in_c_order(rows)
     if in_rows:  # columns are the lanes of a sum
         whole = n - n % _LANES
         lanes = rows[:, :whole].reshape(groups, -1, _LANES), rows[:, None, whole:]
@@ -136,6 +137,14 @@ def _with_squares(rows: Array, in_rows: bool, is_norm: bool) -> Array | None:
     if sums is None or squares is None:
         return None
     return np.concatenate([sums, squares], axis=2).reshape(-1, groups)[: 3 * 6 + 1]
+
+
+def _in_c_order(matrix: Array) -> Array:
+    """A copy, column by column: a part at a time stays in the cache."""
+    found = np.empty(matrix.shape, matrix.dtype)
+    for first in range(0, matrix.shape[1], _TILE):
+        found[:, first : first + _TILE] = matrix[:, first : first + _TILE]
+    return found
 
 
 def merged(blocks: Sequence[Array]) -> Array:

@@ -358,18 +358,6 @@ class Segments(NamedTuple):
         """The error for the first id that is out of range."""
         return self.wrong(rows, (False, place, operator.index(self.ids[place]), 0))
 
-    def counts(self) -> Array:
-        """The number of rows of each segment. The ids are known to be in range."""
-        if self.ids is None:
-            return np.diff(self.offsets)
-        if self.sizes is not None:
-            return np.asarray(self.sizes)
-        counts = np.zeros(self.size, np.int64)
-        for first in range(0, len(self.ids), _PIECE):  # checks ids again: threads may change them
-            some = self.ids[first : first + _PIECE].astype(np.intp, copy=False)
-            counts += np.bincount(some, minlength=self.size)[: self.size]
-        return counts
-
     def rows_of(self, which: Array, rows: int) -> Iterator[tuple[int, Array]]:
         """The numbers of the rows of some segments, segment by segment."""
         if not len(which):

@@ -5,14 +5,13 @@ C adds up terms (x, |x|, x^2, x y) and finishes: csrc/exact/finish.h.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gpureduce import _host
-from gpureduce.core import exact
+from gpureduce.core import exact, run_host
 from gpureduce.core.dtypes import Array, load_of
 from gpureduce.core.groups import Segments
 
@@ -68,44 +67,37 @@ def results(
 
 
 def by_segment(
-    how: Finish, terms: Sequence[int], arrays: Sequence[Array], segments: Segments,
-    part: np.dtype[Any], alone: Callable[[Array], Array],
+    how: Finish, arrays: Sequence[Array], segments: Segments, part: np.dtype[Any],
+    alone: Callable[[Array], Array],
 ) -> tuple[Array, Array]:  # fmt: skip
     """The results of all segments, and their numbers of elements: flat.
 
-    `arrays` are real; each gives a sum of each term. `alone` computes single segments from rows,
-    where the sums do not prove the result.
+    `arrays` are the real parts of the values. `alone` computes single segments from rows, where the
+    sums do not prove the result.
     """
     rows, columns = len(arrays[0]), int(np.prod(arrays[0].shape[1:], dtype=np.int64))
-    size = segments.size * columns
-    try:
-        sums = np.zeros((len(terms) * len(arrays), 4, size + _host.FINISH_BATCH))
-    except (MemoryError, ValueError):
-        raise segments.no_room() from None
-    out, unknown = np.empty(size, part), np.zeros(size, np.bool_)
+    counts = run_host.counts_by_segment(segments, rows)
+    n = np.repeat(counts, columns) if columns != 1 else counts
+    n = n.astype(np.float64)
+    out, unknown = (segments.empty((n.size,), dtype) for dtype in (part, np.dtype(np.bool_)))
     pieces = [piece for array in arrays for piece in in_floats(array)]
-    is_wide = len(pieces) > len(arrays)
-    if is_wide:  # C adds up no products by segment
-        segments.ids_of(0, rows)
-    for i, (term, array) in enumerate(itertools.product(terms, pieces if not is_wide else ())):
-        bad = _host.unrounded_segments(
-            array, segments.ids, segments.offsets, segments.size, load_of(array.dtype), term,
-            sums[i], segments.sizes is not None,
+    unknown[...] = False
+    if len(pieces) > len(arrays):  # C adds up no products by segment
+        out[...] = np.nan  # 0 / 0
+        unknown[...] = n > (0 if how.kind == RATIO else min(how.ddof, 1))
+    else:
+        values = pieces[0]
+        if len(pieces) > 1:
+            values = np.stack(pieces, axis=-1).reshape(rows, 2 * columns)
+        bad = _host.finish_segments(
+            how.kind, how.root, how.parts, how.ddof, how.parts * (how.kind == VARIANCE), values,
+            segments.ids, segments.offsets, segments.size, load_of(values.dtype), n, load_of(part),
+            out, unknown, segments.sizes is not None,
         )  # fmt: skip
         if bad >= 0:
             raise segments.wrong_id(rows, bad)
-    n = segments.counts().astype(np.float64)
-    n = n if columns == 1 else np.repeat(n, columns)
-    first, second = len(arrays), (len(terms) - 1) * len(arrays)
-    if is_wide:
-        unknown[...] = True
-    elif not _host.finish_sums(
-        how.kind, how.root, how.parts, first, how.ddof, second, sums, n, load_of(part), out, unknown
-    ):
+    if not unknown.any():
         return out, n
-    few = n <= (0 if how.kind == RATIO else min(how.ddof, 1))
-    out[few] = np.nan  # 0 / 0
-    unknown &= ~few
     which = np.unique(np.flatnonzero(unknown) // max(columns, 1))
     for k, some in segments.rows_of(which, rows):
         here = slice(k * columns, (k + 1) * columns)

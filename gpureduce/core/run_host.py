@@ -236,6 +236,17 @@ def store_by_segment(
     return ms
 
 
+def counts_by_segment(segments: Segments, rows: int) -> Array:
+    """The number of rows of each segment. Checks ids."""
+    if segments.sizes is not None:
+        return np.asarray(segments.sizes)
+    if segments.ids is None:
+        return np.diff(segments.offsets)
+    counts = segments.empty((segments.size,), np.dtype(np.int64))
+    store_by_segment(counts, np.broadcast_to(np.True_, rows), segments, counts.dtype, 0)
+    return counts
+
+
 def _add_at(sums: Array, array: Array, segments: Segments, initial: Any) -> None:
     """By numpy.add.at. Sums of 16-bit floats are added in float32 and rounded once."""
     total = np.full(sums.shape, initial, np.float32 if is_half(sums.dtype) else sums.dtype)

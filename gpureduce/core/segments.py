@@ -201,10 +201,7 @@ def digits_of(
     result = digits.kind_of(array.dtype)
     each = digits.numbers_of(result.kind)
     words = segments.empty((segments.size, *array.shape[1:], each), np.dtype(np.int64))
-    counts = segments.empty((segments.size,), words.dtype)
-    run_host.store_by_segment(
-        counts, np.broadcast_to(np.True_, len(array)), segments, counts.dtype, 0
-    )
+    counts = run_host.counts_by_segment(segments, len(array))
     run_host.store_by_segment(words, array, segments, result, ((), ()))
     digits.set_counts(words, counts.reshape(-1, *(1,) * (array.ndim - 1)))
     return words

@@ -230,7 +230,7 @@ class Rows:
         self.dtype: Any = dtype
 
     def made(
-        self, how: Finish, terms: tuple[int, ...], part: np.dtype[Any], alone: Any,
+        self, how: Finish, part: np.dtype[Any], alone: Any,
         arrays: tuple[Array, ...] | None = None,
     ) -> tuple[Array, Array]:  # fmt: skip
         """Flat results and element counts. `alone` computes one segment from its rows."""
@@ -239,7 +239,7 @@ class Rows:
         def again(rows: Array) -> Array:
             return np.asarray(alone(some[0][rows] if len(some) == 1 else self.array[rows]))
 
-        return by_segment(how, terms, some, self.segments, part, again)
+        return by_segment(how, some, self.segments, part, again)
 
     def shaped(self, flat: Array) -> Any:
         return flat.reshape(self.segments.size, *self.array.shape[1:])
@@ -253,7 +253,7 @@ def segment_variances(rows: Rows, ddof: float, *, root: bool) -> Any:
         return np.asarray(call.stored(_variances(call, part, ddof, None, root)[0], None))
 
     how = Finish(VARIANCE, root, ddof, len(rows.call.parts()))
-    found, n = rows.made(how, (ELEMENT, SQUARE), part, alone)
+    found, n = rows.made(how, part, alone)
     if (n <= ddof).any():
         warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=4)
     return rows.shaped(found)

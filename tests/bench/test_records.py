@@ -16,7 +16,18 @@ DATA = ROOT / "notebooks" / "data"
 RECORDS = sorted(path for path in DATA.glob("*.json") if path.name != "lectures.json")
 
 
-SUITES = {"additions", "axis", "bench", "devices", "exact", "lecture", "scan", "segments", "torch"}
+SUITES = {
+    "additions",
+    "axis",
+    "bench",
+    "devices",
+    "exact",
+    "frames",
+    "lecture",
+    "scan",
+    "segments",
+    "torch",
+}
 
 
 @pytest.mark.parametrize("path", RECORDS, ids=lambda p: p.name)
@@ -100,6 +111,7 @@ DEPENDS = {
     "exact_cpu": {"cpu", "exact", "threads"},
     "exact_fuzz": {"kernels", "exact"},
     "exact_": KERNELS,
+    "frames_": {"segments", "exact", "cpu", "threads"},
     "explain_": {"emulator", "engine", "kernels"},
     "lecture_": {"kernels", "engine", "cuda"},
     "tests_": None,  # all folders

@@ -28,6 +28,12 @@ def numbers(rng, name, shape, kind):
         return (x + 1j * rng.standard_normal(shape)).astype(name)
     if kind == "wide" and name == "float64":
         x *= 10.0 ** rng.integers(-200, 180, shape)
+    if kind == "close" and name in ("float32", "float64"):
+        x += 1e8
+        x[7::200] = 0.1  # its difference from the others is no float64
+    if kind == "outliers" and name == "float64":
+        x[7::300] *= 1e-30
+        x[11::300] *= 1e170
     return x.astype(name) * (2**50 if name == "int64" and kind == "wide" else 1)
 
 
@@ -36,7 +42,7 @@ def agree(found, wanted):
     assert np.array_equal(found, wanted, equal_nan=True)
 
 
-@pytest.mark.parametrize("kind", ["usual", "wide"])
+@pytest.mark.parametrize("kind", ["usual", "wide", "close", "outliers"])
 @pytest.mark.parametrize("name", DTYPES)
 @pytest.mark.parametrize(("by_segment", "whole", "how"), CALLS)
 def test_segments_are_sums_of_their_own(by_segment, whole, how, name, kind):

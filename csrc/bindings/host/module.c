@@ -113,8 +113,8 @@ static PyMethodDef methods[] = {
      "factors, or a mask, or None. Stores what is made of the sums, rounded once."},
     {"finish_sums", gr_py_finish_sums, METH_VARARGS,
      "finish_sums(kind, root, parts, first, ddof, second, sums, n, load, out, unknown)\n--\n\n"
-     "The same for sums that unrounded_segments() has stored: `first` and `second` of them. Marks "
-     "the results that the sums do not tell, and returns how many these are."},
+     "The same for sums that exist, in four planes each: `first` and `second` of them. Marks the "
+     "results that the sums do not tell, and returns how many these are."},
     {"finish_plainly", (PyCFunction)(void (*)(void))gr_py_finish_plainly, METH_FASTCALL,
      "finish_plainly(array, axis, keepdims, (kind, root, first, second, over_n), ddof[, "
      "other])\n--\n\n"
@@ -131,10 +131,11 @@ static PyMethodDef methods[] = {
      "sum_segments(values, ids, offsets, out, source, wanted, initial, skips=False)\n--\n\n"
      "Stores the sums by segment in `out`: (ms, the first row whose id is out of range or -1). If "
      "`skips`, rows with negative ids are left out."},
-    {"unrounded_segments", gr_py_unrounded_segments, METH_VARARGS,
-     "unrounded_segments(values, ids, offsets, segments, load, term, out, skips=False)\n--\n\n"
-     "Stores the sums of terms by segment in four planes, of as many numbers each as `out` has in "
-     "a row: the first row whose id is out of range or -1."},
+    {"finish_segments", gr_py_finish_segments, METH_VARARGS,
+     "finish_segments(kind, root, parts, ddof, second, values, ids, offsets, segments, load, n, "
+     "target, out, unknown, skips)\n--\n\n"
+     "Stores what is made of sums by segment, rounded once, and marks the results that the sums do "
+     "not tell: the first row whose id is out of range or -1."},
     {"cpu_error_factor", gr_py_cpu_error_factor, METH_VARARGS,
      "cpu_error_factor(n, load, acc)\n--\n\n"
      "The error bound of cpu_sum, divided by the sum of magnitudes."},

@@ -176,37 +176,48 @@ PyObject *gr_py_sum_segments(PyObject *Py_UNUSED(module), PyObject *args)
     return bad < -1 ? NULL : Py_BuildValue("dn", gr_now_ms() - start, bad);
 }
 
-PyObject *gr_py_unrounded_segments(PyObject *Py_UNUSED(module), PyObject *args)
+PyObject *gr_py_finish_segments(PyObject *Py_UNUSED(module), PyObject *args)
 {
     request asked = {.values = NULL};
     gr_segments *all = &asked.segments;
-    PyObject *ids, *offsets;
-    int load, term, skips = 0;
+    gr_segment_finish finish = {.n = NULL};
+    gr_finish_how *how = &finish.how;
+    PyObject *ids, *offsets, *n, *unknown;
+    int kind, root, load, target, skips;
     Py_ssize_t segments;
-    if (!PyArg_ParseTuple(args, "O!OOniiO!|p", &PyArray_Type, &asked.values, &ids, &offsets,
-                          &segments, &load, &term, &PyArray_Type, &asked.out, &skips) ||
+    if (!PyArg_ParseTuple(args, "ipidiO!OOniOiO!Op", &kind, &root, &how->parts, &how->ddof,
+                          &how->second_count, &PyArray_Type, &asked.values, &ids, &offsets,
+                          &segments, &load, &n, &target, &PyArray_Type, &asked.out, &unknown,
+                          &skips) ||
         take_groups(&asked, ids, offsets) < 0)
         return NULL;
-    all->ids.skips = skips;
-    PyArrayObject *out = asked.out;
-    bool fits = term >= 0 && term < GR_TERM_PRODUCT && gr_is_float((gr_load)load) &&
-                PyArray_NDIM(out) == 2 && PyArray_TYPE(out) == NPY_FLOAT64 &&
-                PyArray_IS_C_CONTIGUOUS(out) && PyArray_ISWRITEABLE(out) &&
-                PyArray_DIM(out, 0) == 4 && segments >= 0;
+    how->kind = (gr_finish_kind)kind;
+    how->root = root;
+    how->target = (gr_load)target;
+    how->first_count = how->parts;
+    bool fits = (how->parts == 1 || how->parts == 2) && gr_is_float((gr_load)load) &&
+                gr_is_float(how->target) && segments >= 0 &&
+                ((kind == GR_FINISH_RATIO && how->second_count == 0) ||
+                 (kind == GR_FINISH_VARIANCE && how->second_count == how->parts));
     all->values.load = fits ? (gr_load)load : GR_LOAD_f64;
-    all->values.term = (gr_term)term;
     all->values.parts = all->sums.parts = 1;
     all->sums.target = GR_LOAD_f64;
     all->sums.is_float = true;
     if ((!fits || !inputs_fit(&asked, segments)) && refuse_shapes() < 0)
         return NULL;
+    all->ids.skips = skips;
     describe_inputs(&asked);
-    all->sums.segments = (size_t)segments;
-    all->sums.unrounded = PyArray_DATA(out);
-    all->sums.plane = (size_t)PyArray_DIM(out, 1);
-    if (all->values.columns > 0 && all->sums.segments > all->sums.plane / all->values.columns &&
+    size_t columns = all->values.columns, parts = (size_t)how->parts;
+    size_t count = PyArray_Check(n) ? (size_t)PyArray_SIZE((PyArrayObject *)n) : 0;
+    finish.n = gr_data_of(n, count * sizeof(double));
+    finish.out = gr_data_of((PyObject *)asked.out, count * gr_load_size(how->target));
+    finish.unknown = gr_data_of(unknown, count);
+    if ((!finish.n || !finish.out || !finish.unknown || columns % parts != 0 ||
+         (columns > 0 && (size_t)segments > count / (columns / parts))) &&
         refuse_shapes() < 0)
         return NULL;
+    all->sums.segments = (size_t)segments;
+    all->sums.finish = &finish;
     Py_ssize_t bad = first_bad(&asked);
     return bad < -1 ? NULL : PyLong_FromSsize_t(bad);
 }
