@@ -7,6 +7,7 @@ FAKE_NCU_ARBITRATES a number of wavefronts.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pickle
@@ -82,11 +83,25 @@ def as_hardware(case: Case, dtype: str = "int32", kernel: Any = None) -> Seen:
     return Seen(replace(case, grid=found.grid), counters, code)
 
 
+# ncu's other page was written by the run for the first one. The file's name is the fifth word from
+# `-m` on.
+SHELL = """#!/bin/sh
+page=source
+for word; do
+    case $word in raw) page=raw ;; -m) at=0 ;; esac
+    at=$((at + 1))
+    [ $at != 5 ] || told=$word
+done
+[ ! -e "$told.$page" ] || exec cat "$told.$page"
+PYTHONPATH='{search}' exec {python} {file} "$@"
+"""
+
+
 def install(folder: Path) -> Path:
     """An executable that is this file."""
     path = folder / "ncu"
     search = os.pathsep.join(sys.path)
-    path.write_text(f"#!/bin/sh\nPYTHONPATH='{search}' exec {sys.executable} {__file__} \"$@\"\n")
+    path.write_text(SHELL.format(search=search, python=sys.executable, file=__file__))
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
     return path
 
@@ -128,19 +143,18 @@ def main() -> None:
     asked, dtype, told, *more = arguments[arguments.index("-m") + 2 :]
     kernel = pickle.loads(Path(more[0]).read_bytes()) if more else None
     cases = [Case(*case) for case in json.loads(Path(asked).read_text())]
-    print("==PROF== Connected to process 4711 (/usr/bin/python3)")
     if any(case.strategy == os.environ.get("FAKE_NCU_FAILS") for case in cases):
         sys.exit("==ERROR== The application returned an error code (11).")
     refused = [case for case in cases if case.strategy == os.environ.get("FAKE_NCU_REFUSES")]
-    kept = Path(f"{told}.seen")  # by the run for ncu's other page
-    if not kept.exists():
-        seen = [as_hardware(case, dtype, kernel) for case in cases if case not in refused]
-        kept.write_bytes(pickle.dumps(seen))
-    seen = pickle.loads(kept.read_bytes())
+    seen = [as_hardware(case, dtype, kernel) for case in cases if case not in refused]
     failed = [[vars(case), "CudaError: out of registers"] for case in refused]
     Path(told).write_text(json.dumps({"ran": [vars(s.case) for s in seen], "failed": failed}))
-    print_raw(seen) if "raw" in arguments else print_source(seen)
-    print("==PROF== Disconnected from process 4711")
+    for page, show in (("raw", print_raw), ("source", print_source)):
+        with open(f"{told}.{page}", "w") as file, contextlib.redirect_stdout(file):
+            print("==PROF== Connected to process 4711 (/usr/bin/python3)")
+            show(seen)
+            print("==PROF== Disconnected from process 4711")
+    print(Path(f"{told}.{'raw' if 'raw' in arguments else 'source'}").read_text(), end="")
 
 
 if __name__ == "__main__":
