@@ -17,6 +17,8 @@ import pytest
 import gpureduce
 from gpureduce.bench.provenance import provenance
 
+# Of each process that imports NumPy, OpenBLAS would start a thread per processor, which spin.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # JAX would take most of the GPU's memory in each process that uses it.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
