@@ -151,7 +151,7 @@ def test_integers_that_wrap_around():
         "int",
         "int",
     )
-    assert not gpureduce.check(text).right
+    assert not gpureduce.check(text, blocks=64).right
 
 
 @pytest.mark.parametrize(("adds_in", "right"), [("double", True), ("float", False)])
@@ -162,7 +162,7 @@ def test_floats_are_held_against_a_bound(adds_in, right):
         "float",
         "double",
     )
-    assert gpureduce.check(text).right is right
+    assert gpureduce.check(text, blocks=64).right is right
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_a_kernel_that_prints():
 
 
 def test_json_and_html():
-    verdict = gpureduce.check(gpureduce.source("missing_barrier").text, ["int32"])
+    verdict = gpureduce.check(gpureduce.source("missing_barrier").text, ["int32"], blocks=256)
     plainly = json.loads(verdict.to_json())
     assert plainly["passes"] is False and plainly["failures"][0]["n"] == 4
     assert plainly["races"]["races"][0]["missing"] == "__syncthreads()"
@@ -260,7 +260,8 @@ def test_another_seed_tries_other_sizes():
     assert first == again and len(other - first) > 5
     n = min(n for n in other - first if n > 2000)
     text = TREE.replace("i < n ?", f"i < n && n != {n} ?")
-    assert gpureduce.check(text, "int32") and not gpureduce.check(text, "int32", seed=1)
+    made = gpureduce.kernel(text, blocks=trials.BLOCKS[n % len(trials.BLOCKS)])
+    assert gpureduce.check(made, "int32") and not gpureduce.check(made, "int32", seed=1)
 
 
 def test_every_dtype():
@@ -362,7 +363,7 @@ _ENDED = {
 @pytest.mark.parametrize("name", some(_ENDED, 2))
 def test_threads_that_end_without_their_warps_barrier(name):
     """As if they had arrived: the sums are right on the emulator, and on today's cards."""
-    verdict = gpureduce.check(_ENDED[name], "int32", device="emulator")
+    verdict = gpureduce.check(_ENDED[name], "int32", device="emulator", blocks=64)
     assert verdict.right and not verdict, str(verdict)
     (barrier,) = verdict.races.barriers
     assert barrier.ended and "have ended" in str(barrier) and "never reaches" in str(barrier)
@@ -371,7 +372,7 @@ def test_threads_that_end_without_their_warps_barrier(name):
 
 def test_whole_warps_may_return_before_a_barrier():
     text = _before_the_store("    if (tid >= 32)\n        return;\n    __syncthreads();")
-    assert gpureduce.check(text, "int32", device="emulator")
+    assert gpureduce.check(text, "int32", device="emulator", blocks=64)
 
 
 def test_a_replay_of_a_kernel_for_a_large_constant_shows_fewer_elements():

@@ -126,7 +126,7 @@ def test_counts_hold_for_a_second_size_and_block():
 def test_a_sum_that_is_wrong_for_the_counted_size():
     text = (ASSIGNMENTS / "no_conflicts" / "wrong" / "wrong_for_the_counted_size.cu").read_text()
     rules = [{"rule": "right"}, {"rule": "atomics == 0"}]
-    grade = gpureduce.grade(text, {"dtypes": ["int32"], "require": rules})
+    grade = gpureduce.grade(text, {"dtypes": ["int32"], "blocks": "256", "require": rules})
     assert grade.points == 0 and "Wrong for n = 65536, block = 256" in grade.rows[0].why
 
 
@@ -241,7 +241,7 @@ def test_one_of_several_kernels_is_graded(tmp_path, capsys):
 def test_given_rules_earn_only_beside_another_one():
     rules = [{"rule": "compiles", "given": True}, {"rule": "no races", "given": True}]
     rules += [{"rule": "right assuming powers_of_two"}, {"rule": "right"}, {"rule": "lines <= 99"}]
-    spec = {"dtypes": ["int32"], "require": rules}
+    spec = {"dtypes": ["int32"], "blocks": "64,96,128", "require": rules}
     start = TREE.replace("for (", "for (; false;) for (")
     halving = TREE.replace("stride = 512", "stride = blockDim.x / 2").replace(
         " && tid + stride < blockDim.x", ""
@@ -327,7 +327,7 @@ def test_no_comment_says_where_a_kernel_is_to_be_right(where):
 def test_a_kernel_without_n_is_for_a_spec_with_sizes():
     """It is right where n fills its blocks, and no other n is tried."""
     text = TREE.replace(", size_t n)", ")").replace("i < n ? Acc(in[i]) : Acc(0)", "Acc(in[i])")
-    spec = {"dtypes": ["int32"], "require": [{"rule": "right"}, {"rule": "lines <= 99"}]}
+    spec = {**ONE_BLOCK, "require": [{"rule": "right"}, {"rule": "lines <= 99"}]}
     grade = gpureduce.grade(text, spec)
     assert grade.points == 0 and "needs a parameter for the number of elements" in grade.notes[0]
     for where in ({"sizes": "full_blocks"}, {"assume": "full_blocks"}):
