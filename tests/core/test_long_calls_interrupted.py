@@ -92,7 +92,7 @@ CALLS = {
 @pytest.mark.parametrize("name", CALLS)
 def test_a_signal_interrupts_long_calls(name):
     """Between two looks for signals other threads run."""
-    after, turns = 0.3, []
+    after, turns = 0.2, []
 
     def turn():
         time.sleep(0.05)
