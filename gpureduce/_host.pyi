@@ -208,7 +208,6 @@ def finish_segments(
     root: bool,
     parts: int,
     ddof: float,
-    second: int,
     values: _Array,
     ids: _Array | None,
     offsets: _Array | None,

@@ -85,7 +85,7 @@ static gr_status attempt(run *r, int number)
     return GR_OK;
 }
 
-/* Launches the attempts from number `first` to `last`, and what they leave to be done. */
+/* Launches attempts number `first` to `last`, and then segment_zeros if rows are added in place. */
 static gr_status attempts(run *r, int first, int last)
 {
     const gr_groups_request *request = r->request;

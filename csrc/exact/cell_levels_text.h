@@ -1,7 +1,8 @@
 /* Adds numbers and their squares to cells of levels (proven_kernels.h); a part of proven_text.h. */
 
-/* The lanes of a, except that those with bit `by` of their index are the lanes of b `by` before
- * them; and the lanes `by` after, except that those are the lanes of b. */
+/* Indices of lanes for one step of a transposition, where lanes of b follow those of a. Lane i of
+ * the first result is lane i of a if i has not bit `by`, else lane i - by of b. Lane i of the
+ * second result is lane i + by of a if i has not bit `by`, else lane i of b. */
 #define FIRST_LANE(i, by) ((i) & (by) ? (i) - (by) + WIDTH : (i))
 #define SECOND_LANE(i, by) ((i) & (by) ? (i) + WIDTH : (i) + (by))
 #if VECTOR_BYTES == 64
@@ -24,7 +25,7 @@
         (words)[k + (by)] = LANES(one, other, SECOND_LANE, by);                                    \
     }
 
-/* What x counts in units of a level. Leaves the rest in x. */
+/* Returns how many units of a level x has. Leaves the rest in x. */
 INLINE lanes64 count_in(double start, doubles *x)
 {
     doubles level = start - (doubles){0}, sum = *x + level;
@@ -32,7 +33,7 @@ INLINE lanes64 count_in(double start, doubles *x)
     return (lanes64)sum - (lanes64)level;
 }
 
-/* Adds the lanes of x. Returns those that do not fit. */
+/* Adds the lanes of x. Sets all bits of the lanes that do not fit in the result. */
 INLINE lanes64 add_to_cells(const gr_cell_levels *of, doubles x, const size_t *places,
                             int64_t *cells)
 {

@@ -2,9 +2,6 @@
 #include "segments/segment_job.h"
 #include "shared/sizes.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 /* Lowers job->bad_row to `row`. */
 static void note_bad(gr_host_segments *job, size_t row)
 {
@@ -94,34 +91,4 @@ void gr_finish_cells(const gr_host_segments *job, size_t first, size_t n)
         gr_store_results(job, planes, GR_FINISH_BATCH,
                          (job->first_segment * job->columns + first) / parts, batch / parts);
     }
-}
-
-static int compare_cells(const void *a, const void *b)
-{
-    size_t one = ((const gr_outlier *)a)->cell, other = ((const gr_outlier *)b)->cell;
-    return (one > other) - (one < other);
-}
-
-void gr_join_outliers(gr_host_segments *job)
-{
-    gr_outliers *all = job->outliers;
-    size_t count = 0;
-    for (int i = 0; i < job->copies; i++)
-        count += job->outliers[i].count;
-    if (count == 0)
-        return;
-    gr_outlier *list = realloc(all->list, count * sizeof *list);
-    if (!list) {
-        job->failed = true;
-        return;
-    }
-    all->list = list;
-    all->room = count;
-    for (int i = 1; i < job->copies; i++) {
-        const gr_outliers *more = &job->outliers[i];
-        if (more->count > 0)
-            memcpy(list + all->count, more->list, more->count * sizeof *list);
-        all->count += more->count;
-    }
-    qsort(list, count, sizeof *list, compare_cells);
 }

@@ -113,9 +113,9 @@ bool gr_add_levels(gr_host_segments *job, const gr_segment_block *block, int64_t
     return room;
 }
 
-/* The sum that `count` levels count, in three numbers. Drops what they cannot hold of five levels,
- * which two zeros follow, and bounds it. Changes the levels. Without branches, as these would be
- * mispredicted. */
+/* The sum that `count` levels count, as three numbers. Three numbers may not hold the last bits of
+ * five levels: the error bounds these bits. Two zeros follow five levels. Changes the levels.
+ * Without branches, as these would be mispredicted. */
 INLINE gr_unrounded unrounded(int64_t *level, int count, int spacing, int unit)
 {
     const int more = 53 - spacing; /* bits that complete a float64 */

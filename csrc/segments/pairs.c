@@ -191,22 +191,6 @@ static void split(const gr_host_segments *job, const gr_segment_block *block, si
     gr_split_baseline(block->numbers, n, job->window, to);
 }
 
-bool gr_note_outlier(const gr_host_segments *job, gr_outliers *outliers, gr_outlier outlier)
-{
-    if (outliers->count == job->most_outliers)
-        return false;
-    if (outliers->count == outliers->room) {
-        size_t room = outliers->room ? 2 * outliers->room : 64;
-        gr_outlier *list = realloc(outliers->list, room * sizeof *list);
-        if (!list)
-            return false;
-        outliers->list = list;
-        outliers->room = room;
-    }
-    outliers->list[outliers->count++] = outlier;
-    return true;
-}
-
 static bool note_outliers(gr_host_segments *job, const gr_segment_block *block,
                           const gr_split *some, gr_outliers *outliers)
 {
@@ -424,19 +408,6 @@ static gr_unrounded unrounded_pair(pair x, int unit)
     double tail = (double)((uint64_t)size & (ones >> 31)) * scale * more;
     bool is_finite = gr_magnitude(high) + gr_magnitude(low) <= DBL_MAX;
     return is_finite ? (gr_unrounded){high, low, tail, 0} : (gr_unrounded){0, 0, 0, (double)NAN};
-}
-
-size_t gr_first_outlier(const gr_outliers *outliers, size_t cell)
-{
-    size_t low = 0, high = outliers->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (outliers->list[middle].cell < cell)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
 }
 
 void gr_finish_pairs(const gr_host_segments *job, size_t first, size_t n)

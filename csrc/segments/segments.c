@@ -14,8 +14,8 @@
  *           for float32, 95 for bfloat16, and all of float16: most data. Outliers, inf and nan go
  *           to a list, and their segments are rounded by an accumulator of exact.h. (pairs.c)
  *   levels  sums of floats and of their squares, for variances: eight 64-bit integers, which count
- *           eight powers of two. They take some 50 neighbouring binades for float64. The rest is as
- *           for pairs. (levels.c)
+ *           eight powers of two. The integers take some 50 neighbouring binades for float64.
+ *           Outliers, inf and nan go to a list, as for pairs. (levels.c)
  *   proven  sums of floats of any exponents, if the list would get long: float64 numbers that
  *           mostly prove how the sum is rounded. Also for squares. (proven.c)
  *   digits  sums of the segments where they do not, in another pass: as many 32-bit digits per
@@ -24,7 +24,7 @@
  * Each thread has a copy of the cells, and takes chunks of rows until none is left. Cells of all
  * copies take as much memory as the elements at most, or FREE_BYTES. If one copy takes more, the
  * segments are divided into ranges, one pass each: elements of other segments go to a row of cells
- * that nobody reads. If there are few elements per cell, one copy is made, because clearing and
+ * that is not read. If there are few elements per cell, one copy is made, because clearing and
  * reading the cells then takes longer than adding the elements.
  *
  * Segments may lie one after another, as offsets name them or their ids are sorted: each thread

@@ -39,8 +39,8 @@ typedef struct {
     unsigned char *out, *unknown;
 } gr_segment_finish;
 
-/* The sums: a row per segment. With `words` they are stored there, as those of exact.h: the
- * segments' columns one after another, with `target` as their type and a count of 0. */
+/* The sums: a row per segment. If `words` is not NULL, the sums are stored there as words of
+ * exact.h: the segments' columns one after another, with `target` as the type and a count of 0. */
 typedef struct {
     unsigned char *data;
     int64_t *words;

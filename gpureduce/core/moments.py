@@ -90,9 +90,9 @@ def by_segment(
         if len(pieces) > 1:
             values = np.stack(pieces, axis=-1).reshape(rows, 2 * columns)
         bad = _host.finish_segments(
-            how.kind, how.root, how.parts, how.ddof, how.parts * (how.kind == VARIANCE), values,
-            segments.ids, segments.offsets, segments.size, load_of(values.dtype), n, load_of(part),
-            out, unknown, segments.sizes is not None,
+            how.kind, how.root, how.parts, how.ddof, values, segments.ids, segments.offsets,
+            segments.size, load_of(values.dtype), n, load_of(part), out, unknown,
+            segments.sizes is not None,
         )  # fmt: skip
         if bad >= 0:
             raise segments.wrong_id(rows, bad)

@@ -231,9 +231,9 @@ def test_a_file_four_times_as_large_as_all_memory(cluster, tmp_path):
     assert same_bits(on(cluster, gd.sum(x))[()], gpureduce.sum(numbers).value)
 
 
-def test_zarr_as_large_as_all_memory(cluster, tmp_path):
+def test_zarr_four_times_as_large_as_all_memory(cluster, tmp_path):
     zarr = pytest.importorskip("zarr")
-    n, chunk = WORKERS * LIMIT // 8, 16 * MIB // 8
+    n, chunk = 4 * WORKERS * LIMIT // 8, 16 * MIB // 8
     stored = zarr.create_array(
         str(tmp_path / "x.zarr"), shape=(n,), chunks=(chunk,), dtype="f8", fill_value=0.5
     )

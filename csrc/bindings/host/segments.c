@@ -185,20 +185,19 @@ PyObject *gr_py_finish_segments(PyObject *Py_UNUSED(module), PyObject *args)
     PyObject *ids, *offsets, *n, *unknown;
     int kind, root, load, target, skips;
     Py_ssize_t segments;
-    if (!PyArg_ParseTuple(args, "ipidiO!OOniOiO!Op", &kind, &root, &how->parts, &how->ddof,
-                          &how->second_count, &PyArray_Type, &asked.values, &ids, &offsets,
-                          &segments, &load, &n, &target, &PyArray_Type, &asked.out, &unknown,
-                          &skips) ||
+    if (!PyArg_ParseTuple(args, "ipidO!OOniOiO!Op", &kind, &root, &how->parts, &how->ddof,
+                          &PyArray_Type, &asked.values, &ids, &offsets, &segments, &load, &n,
+                          &target, &PyArray_Type, &asked.out, &unknown, &skips) ||
         take_groups(&asked, ids, offsets) < 0)
         return NULL;
     how->kind = (gr_finish_kind)kind;
     how->root = root;
     how->target = (gr_load)target;
     how->first_count = how->parts;
+    how->second_count = kind == GR_FINISH_VARIANCE ? how->parts : 0;
     bool fits = (how->parts == 1 || how->parts == 2) && gr_is_float((gr_load)load) &&
                 gr_is_float(how->target) && segments >= 0 &&
-                ((kind == GR_FINISH_RATIO && how->second_count == 0) ||
-                 (kind == GR_FINISH_VARIANCE && how->second_count == how->parts));
+                (kind == GR_FINISH_RATIO || kind == GR_FINISH_VARIANCE);
     all->values.load = fits ? (gr_load)load : GR_LOAD_f64;
     all->values.parts = all->sums.parts = 1;
     all->sums.target = GR_LOAD_f64;

@@ -1,8 +1,8 @@
 /* segment_zeros: makes +0 of -0.0 in the rows of `out` that rows were added to.
  *
- * A sum that is zero is +0, but rows of `out` without an id keep their bits. Words of zero do not
- * tell segment_round which of both it has. So it leaves such a sum alone, and notes it.
- * Rows of one id store the same.
+ * A sum that is zero is +0, but rows of `out` without an id keep their bits. If all words of a sum
+ * are zero, segment_round cannot tell these two cases apart. Then it leaves -0.0 alone and sets
+ * `leaves_zeros`. Rows with the same id store the same number here.
  *
  * Still wasted: a launch, which seldom has anything to do. */
 #include "parts/segment_places.h"
