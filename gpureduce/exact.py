@@ -4,9 +4,9 @@ The functions have the arguments and the result dtypes of NumPy's, and return va
 timing. Each result is defined as a real number, and is the float nearest to it, ties to even. So it
 does not depend on the order of the elements, on the memory layout or on the number of threads.
 
-Arrays may lie on a GPU, except those of `segment_cumsum`. There, windows have one size, variances
-and products are of real numbers, and integers have at most 32 bits, except in sums. Results lie on
-the same GPU. Nothing waits for them; calls by segment wait for a check of their ids or offsets.
+Arrays may lie on a GPU. There, windows have one size, variances and products are of real numbers,
+and integers have at most 32 bits, except in sums. Results lie on the same GPU. Nothing waits for
+them; calls by segment wait for a check of their ids or offsets.
 """
 
 from __future__ import annotations
@@ -431,12 +431,9 @@ def segment_cumsum(
     dtype: npt.DTypeLike | None = None,
 ) -> Any:  # fmt: skip
     """Entry i is the sum of the elements up to i that are of its segment, rounded once."""
-    segments.check_one_of(segment_ids, offsets)
     if arrays.lies_on_a_gpu(values):
-        raise TypeError(
-            "segment_cumsum takes arrays in host memory only: for segments of equal length on a "
-            "GPU, reshape the array to rows and use cumsum along an axis"
-        )
+        return ranges_on_device.cumsum_by_segment(values, segment_ids, offsets, num_segments, dtype)
+    segments.check_one_of(segment_ids, offsets)
     size = None
     if num_segments is not None:
         size = whole("num_segments", num_segments, 0, groups.MOST_SEGMENTS)

@@ -33,12 +33,14 @@ static gr_running_lines lines_of(const gr_groups_request *request, const gr_axis
     uint64_t period = axis->size ? axis->size : 1;
     bool are_beside = kept->count && gr_axis_distance(last->in) < gr_axis_distance(axis->in);
     bool has_zero = (request->running & GR_RUNNING_FROM_ZERO) != 0;
+    const gr_ranges *ranges = &request->axes.ranges;
+    bool by_offsets = ranges->kind == GR_RANGE_OFFSETS && axis->size > 1;
     if (axis->size == 1 && kept->count && !has_zero)
         along = take_last(kept); /* each sum is one element: any dimension will do */
     else if (are_beside)
         columns = take_last(kept);
     else if (kept->count && gr_axis_continues(last, axis) && axis->size < LONG_ROW * in_tile &&
-             axis->size % in_tile && !has_zero) {
+             axis->size % in_tile && !has_zero && !by_offsets) {
         along.size *= last->size;
         kept->count--;
     }
@@ -53,11 +55,14 @@ static gr_running_lines lines_of(const gr_groups_request *request, const gr_axis
                            .to_column_step = columns.out,
                            .to_outer_step = outer.out,
                            .period = period,
+                           .offset = by_offsets ? ranges->offset : NULL,
+                           .offsets = by_offsets ? (uint64_t)ranges->size + 1 : 0,
                            .has_zero = has_zero,
                            .items = items,
                            .in_tile = (unsigned)in_tile,
                            .width = 1};
-    bool are_short = of.columns > GR_WARP && of.n > 0 && of.n <= items && !of.has_zero;
+    bool are_short =
+        of.columns > GR_WARP && of.n > 0 && of.n <= items && !of.has_zero && !by_offsets;
     while (of.width < GR_WARP && of.width < of.columns)
         of.width = 1u << ++of.log_width;
     if (are_short) {

@@ -1,6 +1,7 @@
 """Sums, means and variances of ranges of an array on a GPU: of segments, and of moving windows.
 
 Kernels add up each range by itself (gr_ranges in csrc/shared/axes.h), also if windows overlap.
+Running sums begin anew at each segment.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ from gpureduce.core import (
 )
 from gpureduce.core.axis_on_device import Made
 from gpureduce.core.checks import whole
+from gpureduce.core.device_array import DeviceArray
 from gpureduce.core.moments import VARIANCE
 from gpureduce.core.plan import Arguments, strategy_of
+from gpureduce.core.running_on_device import OFFSETS
 
-_OFFSETS, _WINDOWS = 1, 2  # gr_range_kind
+_WINDOWS = 2  # gr_range_kind
 
 
 def _of_ranges(
@@ -43,10 +46,12 @@ def _of_ranges(
     return of.library.result(results)
 
 
-def by_segment(
-    values: Any, ids: Any, offsets: Any, num_segments: object, dtype: Any, made: Made
-) -> Any:
-    """The result of each segment. With ids, the rows are first sorted by them."""
+def _in_order(values: Any, ids: Any, offsets: Any, num_segments: object) -> tuple[Any, Any, Any]:
+    """The rows of `values`, segment by segment, the offsets of segments, and the order of the rows.
+
+    With ids, the rows are sorted by them. With offsets, they are as they were, and the order is
+    None.
+    """
     segments.check_one_of(ids, offsets)
     shape, index = tuple(values.shape), offsets if ids is None else ids
     if len(shape) not in (1, 2):
@@ -65,15 +70,37 @@ def by_segment(
         call = Arguments("auto", "int64", timing=False)
         how = groups.Reduction((), result="device")
         offsets = axis_on_device.add_gpu(call, strategy_of("auto"), offsets, how, 0.0).value
-    else:
-        every = axis_on_device.compared(ids, ids == ids)
-        counts = segments.segment_sum(every, ids, num_segments=size, timing=False).value
-        offsets = running_on_device.cumsum(counts, 0, None, None, False, True)
-        values = values[axis_on_device.library_of(ids).argsort(ids)]
-    count = int(offsets.shape[0]) - 1
-    found = _of_ranges(
-        values, made._replace(least=1), 0, count, (_OFFSETS, 0, 0), offsets, dtype=dtype
-    )
+        return values, offsets, None
+    every = axis_on_device.compared(ids, ids == ids)
+    counts = segments.segment_sum(every, ids, num_segments=size, timing=False).value
+    offsets = running_on_device.cumsum(counts, 0, None, None, False, True)
+    library = axis_on_device.library_of(ids)
+    stable = {"stable": True} if library.__name__ == "torch" else {}  # the default of CuPy and JAX
+    order = library.argsort(ids, **stable)
+    return values[order], offsets, order
+
+
+def by_segment(
+    values: Any, ids: Any, offsets: Any, num_segments: object, dtype: Any, made: Made
+) -> Any:
+    """The result of each segment."""
+    rows, offsets, _ = _in_order(values, ids, offsets, num_segments)
+    count, made = int(offsets.shape[0]) - 1, made._replace(least=1)
+    found = _of_ranges(rows, made, 0, count, OFFSETS, offsets, dtype=dtype)
+    return device_results.awaited(found, type(values))
+
+
+def cumsum_by_segment(values: Any, ids: Any, offsets: Any, num_segments: object, dtype: Any) -> Any:
+    """See gpureduce.exact.segment_cumsum."""
+    rows, offsets, order = _in_order(values, ids, offsets, num_segments)
+    found = running_on_device.cumsum(rows, 0, dtype, None, False, False, offsets=offsets)
+    if order is not None:
+        if isinstance(found, DeviceArray):
+            raise TypeError(
+                f"{type(values).__name__} cannot hold {found.dtype} here: sort the values by their "
+                "segments and pass offsets, or, for JAX, set jax_enable_x64"
+            )
+        found = found[axis_on_device.library_of(ids).argsort(order)]
     return device_results.awaited(found, type(values))
 
 

@@ -21,21 +21,22 @@ from gpureduce.core.schedule import Schedule
 from gpureduce.errors import CudaError
 
 _RUNNING, _BACK, _FROM_ZERO = 1, 2, 4  # csrc/engine/groups.h
+OFFSETS = (1, 0, 0)  # gr_ranges: elements between two adjacent offsets form a group
 _OURS = "running_tiles"
 
 
 def cumsum(
     a: Any, axis: int | None, dtype: npt.DTypeLike | None, out: Any, reverse: object,
-    include_initial: object, device: str | None = None,
+    include_initial: object, device: str | None = None, offsets: Any = None,
 ) -> Any:  # fmt: skip
-    """See gpureduce.exact.cumsum."""
+    """See gpureduce.exact.cumsum. With `offsets`, sums begin anew at the elements they name."""
     call = Arguments("exact", dtype, device=device, timing=False)
-    return add_gpu(call, a, axis, out, reverse, include_initial, 0).value
+    return add_gpu(call, a, axis, out, reverse, include_initial, 0, offsets).value
 
 
 def add_gpu(
     call: Arguments, a: Any, axis: int | None, out: Any, reverse: object, include_initial: object,
-    start: float,
+    start: float, offsets: Any = None,
 ) -> SumResult:  # fmt: skip
     """Running sums of an array on a GPU, on that GPU."""
     chosen = registry.find(call.strategy)
@@ -55,10 +56,12 @@ def add_gpu(
     shape = tuple(n + (more and i == along) for i, n in enumerate(of.view.shape))
     exactly = call.strategy in ("auto", "exact")
     conversion, name = device_results.conversion_of(*of.element, call.dtype, exactly, _host.AXES)
-    how = {
+    how: dict[str, Any] = {
         "axes": groups.bits((along,)),
         "running": _RUNNING + _BACK * flag("reverse", reverse) + _FROM_ZERO * more,
     }
+    if offsets is not None:
+        how["ranges"] = OFFSETS
     if is_lesson:
         sizes = launch_sizes(call.block, call.grid)
         check_lesson(chosen, conversion.result, len(shape), sizes[1])
@@ -69,7 +72,7 @@ def add_gpu(
             )
         how |= of_lesson(chosen, *sizes)
     request, entries = of.request(conversion, name, how), of.array(shape, name, out)
-    found = of.module.run(request, of.view, None, entries)
+    found = of.module.run(request, of.view, offsets, entries)
     ran = chosen.name if is_lesson else "exact" if conversion.exactly else _OURS
     made = of.result(entries, found, ran, start)
     if axis is None:

@@ -9,6 +9,7 @@ from test_exact_masks_on_device import card_arrays, compare, emulator  # noqa: F
 
 from cases import numpy_dtype
 from gpureduce import exact
+from gpureduce.core import running_on_device
 from producers import OfLibrary
 
 SEGMENTS = {
@@ -65,6 +66,69 @@ def test_integers_complex_numbers_and_dtypes_of_segments():
             offsets=(OfLibrary(offsets), offsets))  # fmt: skip
 
 
+@pytest.fixture
+def entries_of_library(monkeypatch):
+    """Running sums of OfLibrary are OfLibrary, as PyTorch's tensors are tensors."""
+    own = running_on_device.cumsum
+    monkeypatch.setattr(running_on_device, "cumsum",
+                        lambda *args, **how: OfLibrary(own(*args, **how).to_numpy()))  # fmt: skip
+
+
+def compare_running(there, x, ids, offsets, count):
+    compare(exact.segment_cumsum, there(x), x, segment_ids=(there(ids), ids), num_segments=count)
+    compare(exact.segment_cumsum, there(x), x, offsets=(there(offsets), offsets))
+
+
+@each_kind
+def test_running_sums_of_segments(dtype, make, entries_of_library):
+    rng = np.random.default_rng(9)
+    shapes = [((0,), 2), ((1,), 1), ((1000,), 20), ((9000,), 3), ((9000,), 6000), ((300, 7), 9)]
+    shapes += [((400, 1), 3), ((1, 5), 1), ((3, 70), 2), ((6, 0), 2)]
+    for shape, count in shapes:
+        x = made(rng, make, shape, dtype)
+        for view in [x, x[::-1], *([x.T.copy().T] if x.ndim == 2 else [])]:
+            compare_running(OfLibrary, view, *segments_of(rng, len(x), count), count)
+
+
+def test_running_sums_of_segments_of_other_elements(entries_of_library):
+    rng = np.random.default_rng(10)
+    ids, offsets = segments_of(rng, 5000, 40)
+    for dtype in ("bool", "int8", "uint16", "int32", "int64", "complex64"):
+        x = (rng.standard_normal(5000) * 50).astype(dtype)
+        compare_running(OfLibrary, x, ids.astype(np.int16), offsets.astype(np.int32), 40)
+    x = rng.standard_normal(5000).astype(np.float32)
+    compare(exact.segment_cumsum, OfLibrary(x), x, dtype="float64",
+            offsets=(OfLibrary(offsets), offsets))  # fmt: skip
+    empty = np.sort(np.r_[0, np.full(300, 17), np.full(9000, 2500), 5000])
+    compare(exact.segment_cumsum, OfLibrary(x), x, offsets=(OfLibrary(empty), empty))
+
+
+def test_running_sums_of_long_segments_look_back(entries_of_library):
+    rng = np.random.default_rng(11)
+    for kind in (np.float32, np.float64):
+        x = rng.standard_normal(600_000).astype(kind)
+        x[400_000:] = 1e30 * rng.standard_normal(200_000)
+        for offsets in ([0, 600_000], [0, 4, 299_999, 300_001, 600_000]):
+            of = np.array(offsets)
+            compare(exact.segment_cumsum, OfLibrary(x), x, offsets=(OfLibrary(of), of))
+        wide = x.reshape(-1, 40)
+        of = np.array([0, 1, 7000, 15_000])
+        compare(exact.segment_cumsum, OfLibrary(wide), wide, offsets=(OfLibrary(of), of))
+
+
+def test_wrong_arguments_of_running_sums_of_segments():
+    x, ids = np.ones(6, np.int32), np.array([0, 1, 0, 1, 1, 0])
+    for args, how, error, message in [
+        ((OfLibrary(x), OfLibrary(ids)), {}, TypeError, "cannot hold int64"),
+        ((OfLibrary(x), ids), {}, TypeError, "is not"),
+        ((OfLibrary(x),), {}, TypeError, "segment_ids or offsets"),
+        ((OfLibrary(x),), {"offsets": OfLibrary(np.array([0, 9]))}, ValueError, "offsets"),
+        ((OfLibrary(x.reshape(1, 2, 3)), OfLibrary(ids)), {}, ValueError, "dimensions"),
+    ]:
+        with pytest.raises(error, match=message):
+            exact.segment_cumsum(*args, **how)
+
+
 def test_long_segments_share_blocks():
     rng = np.random.default_rng(3)
     x = rng.standard_normal(200_000).astype(np.float32)
@@ -118,7 +182,6 @@ def test_errors():
         (lambda: exact.segment_std(own), TypeError, "either segment_ids or offsets"),
         (lambda: exact.segment_std(OfLibrary(x + 1j), ids), TypeError, "real and imaginary parts"),
         (lambda: exact.segment_mean(ids, ids), TypeError, "int64: convert"),
-        (lambda: exact.segment_cumsum(own, ids), TypeError, "cumsum along an axis"),
         (lambda: exact.rolling_sum(own, ([0], [2])), TypeError, "all windows have the same size"),
         (lambda: exact.rolling_sum(own, 0), ValueError, "window"),
         (lambda: exact.rolling_mean(own, 2, axis=1), ValueError, "axis"),
@@ -143,6 +206,7 @@ def test_on_the_card(library, dtype):
         for shape, count in [((1000,), 20), ((5000,), 3), ((60, 7), 9), ((900, 64), 40)]:
             x = made(rng, make, shape, dtype)
             compare_segments(there, x, *segments_of(rng, len(x), count), count)
+            compare_running(there, x, *segments_of(rng, len(x), count), count)
             for function, how in WINDOWS.values():
                 compare(function, there(x), x, 5, 0, min_periods=2, **how)
                 compare(function, there(x), x, 70, -1, center=True, **how)
@@ -155,6 +219,7 @@ def test_large_arrays_on_the_card():
     for n, count in [(1 << 22, 1 << 17), (1 << 22, 40), (1 << 20, 1 << 20)]:
         x = made(rng, MAKERS[0], (n,), "float32")
         compare_segments(cupy.asarray, x, *segments_of(rng, n, count), count)
+        compare_running(cupy.asarray, x, *segments_of(rng, n, count), count)
     for window in (4, 300):
         for function, how in WINDOWS.values():
             compare(function, cupy.asarray(x), x, window, **how)

@@ -158,8 +158,9 @@ class OfLibrary(OnDevice):
 
 # The functions of that library.
 LIBRARY = types.SimpleNamespace(
+    __name__="library",
     amax=lambda one, **how: OfLibrary(np.asarray(quietly(np.max, one.array, **how))),
-    argsort=lambda one: OfLibrary(np.argsort(one.array)),
+    argsort=lambda one: OfLibrary(np.argsort(one.array, kind="stable")),
     broadcast_to=lambda one, shape: OfLibrary(np.broadcast_to(one.array, shape)),
     where=lambda mask, one, zero: OfLibrary(np.where(mask.array, one.array, one.dtype.type(zero))),
 )

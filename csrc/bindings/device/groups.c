@@ -58,11 +58,12 @@ static bool can_be_made(const decided *plan, const gr_numpy_type *type, bool exa
                         : made->kind <= GR_FINISH_DEVIATION && term == GR_TERM_SQUARE;
     bool is_plain = term == GR_TERM_ELEMENT || type->components == 1 || joins_parts(plan, type);
     bool is_one_axis = plan->axes && !(plan->axes & (plan->axes - 1));
+    gr_range_kind ranges = plan->request.axes.ranges.kind;
     if (plan->request.running)
-        return !made->is_made && !plan->request.by_segment && !plan->request.sums.as_digits &&
+        return (!ranges || (ranges == GR_RANGE_OFFSETS && plan->request.running == GR_RUNNING)) &&
+               !made->is_made && !plan->request.by_segment && !plan->request.sums.as_digits &&
                is_one_axis;
-    if (plan->request.axes.ranges.kind &&
-        (!is_one_axis || made->is_made != exactly || term >= GR_TERM_PRODUCT))
+    if (ranges && (!is_one_axis || made->is_made != exactly || term >= GR_TERM_PRODUCT))
         return false;
     bool holds_all = gr_is_float(type->load) || gr_load_size(type->load) < sizeof(double);
     return !made->is_made || (exactly && is_known && is_plain && holds_all &&
@@ -190,7 +191,8 @@ static bool fit_axes(job *j)
     int running = j->request.running, first = running & GR_RUNNING_FROM_ZERO ? 1 : 0;
     bool keeps = j->plan->keeps_dims || running || axes->ranges.kind,
          has_factors = axes->term >= GR_TERM_PRODUCT;
-    bool by_offsets = axes->ranges.kind == GR_RANGE_OFFSETS, in_ranges = axes->ranges.kind != 0;
+    bool by_offsets = axes->ranges.kind == GR_RANGE_OFFSETS,
+         in_ranges = axes->ranges.kind && !running;
     bool fits = by_offsets    ? mask && take_offsets(j)
                 : in_ranges   ? !mask
                 : !mask       ? !has_factors
@@ -207,10 +209,10 @@ static bool fit_axes(job *j)
     for (int i = 0; i < in->dims; i++) {
         bool reduced = j->plan->axes >> i & 1, stays = !reduced || keeps;
         int64_t size = !reduced     ? in->size[i]
+                       : running    ? in->size[i] + first
                        : by_offsets ? j->other->size[0] - 1
                        : in_ranges  ? out->size[i]
-                       : !running   ? 1
-                                    : in->size[i] + first;
+                                    : 1;
         if ((mask && mask->size[i] != in->size[i]) ||
             (stays && (k >= out->dims || out->size[k] != size)))
             return false;

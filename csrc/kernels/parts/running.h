@@ -115,18 +115,34 @@ __device__ __forceinline__ void store_zero(const Line<T> &line, const gr_sums &o
         store_bits(line.to - line.of.to_step, 0, of.bytes);
 }
 
-/* How many elements, from element `i` on, come before the next element at which sums begin anew. 0:
- * sums begin anew at element i. */
-__device__ __forceinline__ size_t until_next(const gr_running_lines &of, size_t i)
+/* The number of offsets below `i`. */
+__device__ __forceinline__ uint64_t offsets_below(const gr_running_lines &of, size_t i)
 {
+    uint64_t low = 0, high = of.offsets;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        bool is_below = size_t(of.offset[middle]) < i;
+        low = is_below ? middle + 1 : low;
+        high = is_below ? high : middle;
+    }
+    return low;
+}
+
+/* The first element, from element `i` on, at which sums begin anew. SIZE_MAX: there is none. */
+__device__ __forceinline__ size_t next_beginning(const gr_running_lines &of, size_t i)
+{
+    if (of.offset) {
+        uint64_t k = offsets_below(of, i);
+        return k < of.offsets ? size_t(of.offset[k]) : SIZE_MAX;
+    }
     if (of.period >= of.n)
         return i ? SIZE_MAX : 0;
     size_t past = i % of.period;
-    return past ? of.period - past : 0;
+    return past ? i + of.period - past : i;
 }
 
 /* Whether sums begin anew within elements `first` to `end` - 1. */
 __device__ __forceinline__ bool begins_within(const gr_running_lines &of, size_t first, size_t end)
 {
-    return until_next(of, first) < end - first;
+    return next_beginning(of, first) < end;
 }

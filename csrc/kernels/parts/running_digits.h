@@ -75,11 +75,12 @@ template <typename In, typename Use>
 __device__ __forceinline__ void walk(const Line<In> &line, size_t w, GrowingDigits *sum, Use use)
 {
     size_t begin = w * line.of.walk, end = begin + line.of.walk;
-    size_t until = until_next(line.of, begin);
+    size_t next = next_beginning(line.of, begin);
     for (size_t i = begin; i < end && i < line.length; i++) {
-        if (until == 0)
+        if (i == next) {
             sum->begin();
-        until = (until ? until : line.of.period) - 1;
+            next = next_beginning(line.of, i + 1);
+        }
         sum->add(double(typename Strided<In>::Wide(line.element(i))));
         use(i);
     }

@@ -130,13 +130,13 @@ template <typename In, typename Acc> struct RunningTile {
     /* Stores entries. Adds `before` to the entries up to the element where sums begin anew. */
     __device__ __forceinline__ void store_after(const In *staged, const Acc &before) const
     {
-        size_t until = until_next(of, begin), row = part;
+        size_t next = next_beginning(of, begin), row = begin + part;
         const In *from = staged + place(threadIdx.x);
         char *to = line.to + int64_t(begin + part) * of.to_step;
         int64_t step = of.to_step * apart;
         each([&](bool is_there, bool) {
             if (is_there)
-                *reinterpret_cast<In *>(to) = row < until ? In(before + Acc(*from)) : *from;
+                *reinterpret_cast<In *>(to) = row < next ? In(before + Acc(*from)) : *from;
             row += apart;
             from += next_place;
             to += step;
@@ -157,8 +157,19 @@ template <typename In, typename Acc> struct RunningTile {
     __device__ __forceinline__ uint64_t beginnings() const
     {
         uint64_t found = 0;
-        for (size_t j = until_next(of, first); j < of.items; j += of.period)
-            found |= uint64_t(1) << j;
+        if (!of.offset)
+            for (size_t i = next_beginning(of, first); i < first + of.items; i += of.period)
+                found |= uint64_t(1) << (i - first);
+        else
+            for (uint64_t k = offsets_below(of, first); k < of.offsets;) {
+                size_t i = size_t(of.offset[k]);
+                if (i - first >= of.items)
+                    break;
+                found |= uint64_t(1) << (i - first);
+                k++;
+                if (k < of.offsets && size_t(of.offset[k]) == i) /* perhaps many are equal */
+                    k = offsets_below(of, i + 1);
+            }
         return found;
     }
 
