@@ -247,8 +247,7 @@ static gr_status run_parts(const gr_groups_request *request, size_t at_once, boo
 gr_status gr_run_axis(const gr_groups_request *request, gr_launched *launched, gr_error *error)
 {
     size_t most = gr_backend_elements_at_once(), terms = gr_axis_usual_terms(&request->axes);
-    /* exact_levels sums any number of elements in one launch. */
-    bool are_long = terms > most && !gr_names_exact_levels(request) && !request->axes.ranges.kind;
+    bool are_long = terms > most && !gr_needs_digits(request) && !request->axes.ranges.kind;
     size_t at_once = terms && terms < most ? most / terms : 1;
     *launched = (gr_launched){0};
     error->status = GR_OK;

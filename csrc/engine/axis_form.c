@@ -149,6 +149,9 @@ gr_status gr_axis_describe_layout(const gr_groups_request *request, const gr_axe
                           .mask = axes->mask,
                           .load = request->load,
                           .term = axes->term,
+                          .imaginary = axes->components == 2
+                                           ? (int64_t)gr_axis_element_bytes(request->load)
+                                           : 0,
                           .ranges = axes->ranges,
                           .kept = axes->kept.count,
                           .reduced = axes->reduced.count};

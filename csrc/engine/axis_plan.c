@@ -454,8 +454,11 @@ void gr_start_axis_plan(const gr_groups_request *request, gr_axis_plan *p)
     p->sums.additions = 4.0 * (double)p->terms + 1e5; /* merges of threads and shares included */
 }
 
-bool gr_names_exact_levels(const gr_groups_request *request)
+bool gr_needs_digits(const gr_groups_request *request)
 {
+    if (request->sums.made.is_made)
+        return request->axes.components == 2 || request->load == GR_LOAD_u64 ||
+               request->load == GR_ELEMENTS_I64;
     return request->sums.as_digits || request->strategy == gr_strategy_named("exact_levels");
 }
 
@@ -463,6 +466,8 @@ gr_status gr_plan_axis(const gr_groups_request *request, gr_axis_plan *p, gr_err
 {
     gr_axes axes = request->axes;
     gr_start_axis_plan(request, p);
+    if (request->sums.made.is_made && gr_needs_digits(request))
+        return gr_plan_levels(p, p, error);
     gr_axis_simplify(&axes, request->sums.parts);
     p->packed = gr_axis_is_packed(&axes, request->sums.bytes);
     int number = request->sums.as_digits ? gr_strategy_named("exact_levels") : request->strategy;

@@ -33,7 +33,8 @@ gr_status gr_plan_axis(const gr_groups_request *request, gr_axis_plan *plan, gr_
 /* Plans what does not depend on the kernel, for a sum that takes several launches. */
 void gr_start_axis_plan(const gr_groups_request *request, gr_axis_plan *plan);
 
-bool gr_names_exact_levels(const gr_groups_request *request);
+/* Whether only kernels that add up digits can make these sums. They take any number of elements. */
+bool gr_needs_digits(const gr_groups_request *request);
 
 /* Plans the second launch, which adds up the shares that the first one has left in `partial`. */
 gr_status gr_plan_shares(const gr_axis_plan *first, const void *partial, gr_axis_plan *plan,

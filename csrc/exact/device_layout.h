@@ -17,7 +17,7 @@ enum {
     GR_EXACT_BLOCKS = (1 << GR_EXACT_COUNT_BITS) - 1,
     GR_LEVELS_WORDS = GR_EXACT_DIGITS + 4, /* of an exact sum that several warps share */
     GR_LEVELS_ROOM = 1 << 15,              /* elements per lane: kernels/parts/exact_levels.h */
-    GR_TERMS_SUMS = 4, /* of kernels/axis/exact_terms.cu: x, and products of three sizes; .. */
+    GR_TERMS_SUMS = 5, /* of exact_terms.cu: x, products of three sizes, and imaginary parts; .. */
     GR_TERMS_ROOM = 5 << 10, /* .. and bytes for the integers of one result */
     GR_TERMS_THREADS = 256
 };

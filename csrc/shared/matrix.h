@@ -42,6 +42,7 @@ typedef struct {
     const uint8_t *mask; /* NULL: all elements are added */
     int load;            /* a gr_load, or GR_ELEMENTS_I64 */
     gr_term term;        /* what is added up; for products, `mask` is the other array */
+    int64_t imaginary;   /* bytes from a real part to its imaginary part, for exact_terms; or 0 */
     gr_ranges ranges;
     int kept, reduced;                 /* how many dimensions */
     gr_layout_dim dim[GR_LAYOUT_DIMS]; /* those that are kept, then those that are added up; each

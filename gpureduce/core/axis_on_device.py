@@ -6,6 +6,7 @@ provides the memory. The launches are put on a stream, and nothing waits for the
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import time
 from collections.abc import Callable
@@ -26,7 +27,7 @@ from gpureduce.core import (
 )
 from gpureduce.core.dtypes import Array
 from gpureduce.core.groups import Reduction
-from gpureduce.core.moments import ELEMENT, PRODUCT, RATIO, SQUARE
+from gpureduce.core.moments import DEVIATION, ELEMENT, PRODUCT, SQUARE, WEIGHTED
 from gpureduce.core.plan import (
     ROUND_ONCE,
     Arguments,
@@ -226,16 +227,15 @@ class _Plan:
 
     def _learn(self, view: Any) -> _Known:
         call, how, kind, shape = self.call, self.how, view.kind, view.shape
-        if self.made is not None:
-            call = call._replace(dtype=checked_dtype(self.made, kind, view.bytes, call.dtype))
         check_strategy(self.strategy)
-        wanted = digits.dtype_for(kind) if self.as_digits else call.dtype
-        conversion, name = device_results.conversion_of(
-            kind, view.bytes, wanted, self.strategy.name in ROUND_ONCE, _host.AXES
-        )
+        if self.made is not None:
+            conversion, name = result_of(self.made, kind, view.bytes, call.dtype)
+        else:
+            wanted = digits.dtype_for(kind) if self.as_digits else call.dtype
+            conversion, name = device_results.conversion_of(
+                kind, view.bytes, wanted, self.strategy.name in ROUND_ONCE, _host.AXES
+            )
         check_levels(self.strategy, conversion)
-        if _joins_parts(self.made, kind):
-            name = dtypes.part_of(conversion.result).name
         axes = groups.reduced_axes(how.axis, len(shape))
         target = device_results.target_of(conversion, name)
         sizes = launch_sizes(call.block, call.grid)
@@ -265,25 +265,37 @@ class _Plan:
         )  # fmt: skip
 
 
-def _joins_parts(made: Made | None, kind: str) -> bool:
-    """Whether real and imaginary parts give one real result, as in a norm."""
-    return made is not None and kind == "c" and (made.kind, made.term) == (RATIO, SQUARE)
+def result_of(made: Made, kind: str, nbytes: int, dtype: Any) -> tuple[dtypes.Conversion, str]:
+    """How such elements are converted, and the name of the result's dtype.
 
-
-def checked_dtype(made: Made, kind: str, nbytes: int, dtype: Any) -> Any:
-    """The dtype of a result of such elements. Raises if it is not supported."""
-    if kind == "c" and made.term != ELEMENT and not _joins_parts(made, kind):
+    Raises if the result or its dtype is not supported.
+    """
+    if kind == "c" and (made.term not in (ELEMENT, SQUARE) or made.kind == DEVIATION):
         raise TypeError(
-            "on a GPU, exact variances and products take real arrays only: compute them from the "
-            "real and imaginary parts"
+            "on a GPU, exact products, and variances with mean=, take real arrays only: compute "
+            "them from the real and imaginary parts"
         )
-    if kind in "iu" and (nbytes > 4 or made.term == PRODUCT):
-        what = "products" if made.term == PRODUCT else "statistics"
+    if kind in "iu" and (made.term == PRODUCT or (nbytes > 4 and made.term == WEIGHTED)):
+        what = "products" if made.term == PRODUCT else "averages"
         raise TypeError(
             f"on a GPU, exact {what} do not take {gpu_arrays.source(kind, nbytes)}: convert the "
             "array to float64 first, which holds integers up to 2^53 exactly"
         )
-    return "float64" if dtype is None and kind in "biu" else dtype
+    is_joined = kind == "c" and made.term == SQUARE  # both parts give one real result
+    part = None if dtype is None or not is_joined else dtypes.rounded_to(dtype)
+    if part is not None and part.kind == "c":
+        raise TypeError(f"variances are real numbers: dtype must be a real dtype, not {part}")
+    if dtype is None and kind in "biu":
+        dtype = "float64"
+    elif is_joined:
+        dtype = None
+    width = min(nbytes, 4) if kind in "iu" else nbytes  # integers of 64 bits are exact here, too
+    conversion, name = device_results.conversion_of(kind, width, dtype, True, _host.AXES)
+    if is_joined:
+        result = part or dtypes.part_of(conversion.result)
+        conversion = dataclasses.replace(conversion, result=result)
+        name = dtypes.name_of(conversion.result)
+    return conversion, name
 
 
 def numbers_in(arr: Any, where: Any = True) -> Any:

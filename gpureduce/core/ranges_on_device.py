@@ -36,10 +36,11 @@ def _of_ranges(
     """The result of each range; without `made`, its sum. `counts`: its number of elements."""
     of = device_results.OnGpu.of(Arguments("exact", timing=False), arr)
     how: dict[str, Any] = {"axes": groups.bits((axis,)), "ranges": ranges}
-    if made is not None:
+    if made is None:
+        conversion, name = device_results.conversion_of(*of.element, dtype, True, _host.AXES)
+    else:
         how["made"] = made
-        dtype = axis_on_device.checked_dtype(made, *of.element, dtype)
-    conversion, name = device_results.conversion_of(*of.element, dtype, True, _host.AXES)
+        conversion, name = axis_on_device.result_of(made, *of.element, dtype)
     results = of.array((*of.view.shape[:axis], count, *of.view.shape[axis + 1 :]), name)
     request = of.request(conversion, name, how)
     of.module.run(request, of.view, offsets, results, 0, 0, 0, counts)

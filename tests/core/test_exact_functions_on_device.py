@@ -136,13 +136,13 @@ def test_dtype_out_and_keepdims():
     wide = x + 1j * x[::-1]
     there = made_gpu(on_device(wide), RESULTS["mean"][0], 1, device="emulator")
     assert_same(there.to_numpy(), exact.mean(wide, 1))
-    with pytest.raises(TypeError, match="exact statistics do not take int64: convert"):
-        made_gpu(on_device(np.arange(5)), how, 0, device="emulator")
+    product = Made(RATIO, False, PRODUCT, False)
+    with pytest.raises(TypeError, match="exact products do not take int64: convert"):
+        made_gpu(on_device(np.arange(5)), product, 0, device="emulator")
     with pytest.raises(TypeError, match="take real arrays only"):
-        made_gpu(on_device(wide), how, 0, device="emulator")
+        made_gpu(on_device(wide), product, 0, device="emulator")
     with pytest.raises(ValueError, match="out or where has a shape or dtype"):
-        made_gpu(on_device(x), Made(RATIO, False, PRODUCT, False), 0,
-                 other=on_device(x[:5]), device="emulator")  # fmt: skip
+        made_gpu(on_device(x), product, 0, other=on_device(x[:5]), device="emulator")
 
 
 def test_arguments_for_other_arrays_are_named():

@@ -29,7 +29,7 @@ NAN = {
     "nanvar": (exact.nanvar, {"ddof": 2}),
     "nanstd": (exact.nanstd, {}),
 }
-INTEGERS = ["bool", "int8", "uint16", "int32", "uint32"]
+INTEGERS = ["bool", "int8", "uint16", "int32", "uint32", "int64", "uint64"]
 
 
 @pytest.fixture(autouse=True)
@@ -220,11 +220,14 @@ def test_complex_numbers():
             for view in views_of(y):
                 for axis in axes_of(view):
                     compare(exact.norm, on_device(view), view, 2, axis)
+                    compare(exact.std, on_device(view), view, axis, ddof=0.5)
+            compare(exact.nanvar, OfLibrary(y), y, None, ddof=1)
+            compare(exact.var, on_device(y), y, None, "float32")
 
 
 def test_errors():
     x = np.ones((3, 4), np.float32)
-    there, own = on_device(x), OfLibrary(x)
+    there, own, ints = on_device(x), OfLibrary(x), OfLibrary(np.arange(3))
     cases = [
         (lambda: exact.nanmean(there, 0), TypeError, "compare the elements, which"),
         (lambda: exact.nancumsum(there, 0), TypeError, "a library that gpureduce does not know"),
@@ -236,8 +239,10 @@ def test_errors():
         (lambda: exact.var(there, 0, mean=on_device(x[0])), ValueError, "it must have"),
         (lambda: exact.average(there, 0, x[0]), ValueError, "weights has the shape"),
         (lambda: exact.average(there, 0, on_device(x.astype("f8"))), TypeError, "one type, dtype"),
-        (lambda: exact.mean(on_device(np.arange(3))), TypeError, "int64: convert"),
-        (lambda: exact.var(on_device(x + 1j)), TypeError, "real and imaginary parts"),
+        (lambda: exact.vecdot(*[OfLibrary(x + 1j)] * 2), TypeError, "real and imaginary parts"),
+        (lambda: exact.average(ints, 0, ints), TypeError, "averages do not take int64"),
+        (lambda: exact.var(on_device(x + 1j), mean=1), TypeError, "real and imaginary parts"),
+        (lambda: exact.var(on_device(x + 1j), dtype="c8"), TypeError, "must be a real dtype"),
     ]  # fmt: skip
     for call, error, words in cases:
         with pytest.raises(error, match=words):
@@ -339,3 +344,16 @@ def test_jax():
         compare(function, there, x, 0)
     compare(exact.rolling_var, there, x, 5, 0, min_periods=2)
     compare(exact.segment_mean, there, x, segment_ids=(jax.device_put(ids), ids))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["complex64", "complex128", "int64", "uint64"])
+def test_numbers_that_only_digits_hold_on_the_card(dtype):
+    cupy, rng = pytest.importorskip("cupy"), np.random.default_rng(12)
+    for shape in [(5, 0), (7, 33), (40, 3000), (3000, 40), (1 << 19,)]:
+        x = rng.integers(0, 1 << 63, shape).astype(dtype)
+        if "complex" in dtype:
+            x = (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(dtype)
+        for axis in axes_of(x):
+            for function in (exact.mean, exact.var, exact.std, exact.norm):
+                compare(function, cupy.asarray(x), x, axis=axis)

@@ -54,7 +54,7 @@ def test_segments(dtype, make):
 def test_integers_complex_numbers_and_dtypes_of_segments():
     rng = np.random.default_rng(2)
     ids, offsets = segments_of(rng, 500, 12)
-    for dtype in ("bool", "int8", "uint16", "int32"):
+    for dtype in ("bool", "int8", "uint16", "int32", "int64", "complex64"):
         x = rng.integers(0, 2 if dtype == "bool" else 100, 500).astype(dtype)
         compare_segments(OfLibrary, x, ids.astype(np.int16), offsets.astype(np.int32), 12)
     x = (rng.standard_normal(500) + 1j * rng.standard_normal(500)).astype(np.complex64)
@@ -180,8 +180,6 @@ def test_errors():
         (lambda: exact.segment_var(own, offsets=decreasing), ValueError, "offsets.1. is 4"),
         (lambda: exact.segment_var(own, ids.array), TypeError, "values is on a GPU"),
         (lambda: exact.segment_std(own), TypeError, "either segment_ids or offsets"),
-        (lambda: exact.segment_std(OfLibrary(x + 1j), ids), TypeError, "real and imaginary parts"),
-        (lambda: exact.segment_mean(ids, ids), TypeError, "int64: convert"),
         (lambda: exact.rolling_sum(own, ([0], [2])), TypeError, "all windows have the same size"),
         (lambda: exact.rolling_sum(own, 0), ValueError, "window"),
         (lambda: exact.rolling_mean(own, 2, axis=1), ValueError, "axis"),

@@ -40,11 +40,11 @@ static bool has_products(const decided *plan)
     return plan->request.sums.made.is_made && plan->request.axes.term >= GR_TERM_SQUARE;
 }
 
-/* Whether the squares of both parts of complex numbers add up to one result: a norm. */
+/* Whether the squares of both parts of complex numbers add up to one result: a norm or variance. */
 static bool joins_parts(const decided *plan, const gr_numpy_type *type)
 {
     return type->components == 2 && plan->request.axes.term == GR_TERM_SQUARE &&
-           plan->request.sums.made.kind == GR_FINISH_RATIO;
+           plan->request.sums.made.kind != GR_FINISH_DEVIATION;
 }
 
 /* Whether kernels can make these results of such elements. */
@@ -65,8 +65,9 @@ static bool can_be_made(const decided *plan, const gr_numpy_type *type, bool exa
                is_one_axis;
     if (ranges && (!is_one_axis || made->is_made != exactly || term >= GR_TERM_PRODUCT))
         return false;
-    bool holds_all = gr_is_float(type->load) || gr_load_size(type->load) < sizeof(double);
-    return !made->is_made || (exactly && is_known && is_plain && holds_all &&
+    bool is_exact = gr_is_float(type->load) || gr_load_size(type->load) < sizeof(double) ||
+                    term <= GR_TERM_SQUARE;
+    return !made->is_made || (exactly && is_known && is_plain && is_exact &&
                               !plan->request.by_segment && !plan->request.sums.as_digits);
 }
 
@@ -228,7 +229,10 @@ static bool fit_axes(job *j)
             gr_axes_push(reduced ? &axes->reduced : &axes->kept, dim);
         k += stays;
     }
-    if (sums->parts == 2)
+    bool has_mean = sums->made.is_made && sums->made.kind == GR_FINISH_VARIANCE;
+    if (in->kind == 'c' && has_mean)
+        axes->components = 2; /* the sum of each part is squared */
+    else if (sums->parts == 2)
         gr_axes_push(&axes->kept, (gr_axis){2, in->bytes / 2, 0, part_bytes});
     else if (in->kind == 'c')
         gr_axes_push(&axes->reduced, (gr_axis){2, in->bytes / 2, 0, 0});

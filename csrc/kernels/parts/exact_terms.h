@@ -46,9 +46,38 @@ struct Terms {
             use(__fma_rn(x, y, -product));
     }
 
+    /* Integers of 64 bits are each the sum of two numbers. */
+    template <typename Use>
+    __device__ __forceinline__ void each_wide(const Share &part, Use use) const
+    {
+        MOSTLY_ONCE
+        for (size_t i = part.first; i < part.end; i += part.step) {
+            Place at(of.dim + of.kept, of.reduced, i);
+            if (of.mask && !of.mask[place.mask + at.mask])
+                continue;
+            const char *address = static_cast<const char *>(of.base) + place.in + at.in;
+            auto bits = element_at<unsigned long long>(address, 0, of.load);
+            bool is_negative = of.load == GR_ELEMENTS_I64 && bits >> 63;
+            unsigned long long size = is_negative ? 0 - bits : bits;
+            double sign = of.term != GR_TERM_MAGNITUDE && is_negative ? -1 : 1;
+            double low = sign * double(size & 0xffffffff),
+                   high = sign * 0x1p32 * double(size >> 32);
+            if (range == ELEMENTS) {
+                use(low);
+                use(high);
+            } else {
+                each_product(low, low, use);
+                each_product(2 * low, high, use);
+                each_product(high, high, use);
+            }
+        }
+    }
+
     template <typename Use> __device__ __forceinline__ void each(const Share &part, Use use) const
     {
         bool are_sizes = of.term == GR_TERM_MAGNITUDE;
+        if (of.load == GR_LOAD_u64 || of.load == GR_ELEMENTS_I64)
+            return each_wide(part, use);
         Turn turn = {part.first - threadIdx.x, part.end, threadIdx.x, (unsigned)part.step};
         each_term<false>(of, place, turn, [&](auto one, auto other) {
             double x = double(one), y = double(other);
@@ -59,6 +88,9 @@ struct Terms {
         });
     }
 };
+
+/* The place of the imaginary parts' words, after those of elements and of products. */
+constexpr size_t imaginary_words = (1 + GR_PRODUCTS_PARTS) * GR_LEVELS_WORDS;
 
 /* Adds up a block's share of some terms, and adds the digits of that to the words of the sum. */
 __device__ __forceinline__ void add_digits(const Terms &terms, const Share &part,
@@ -100,20 +132,28 @@ DEVICE_FUNCTION unsigned read_digits(gr_finish_room *room, integer *to,
 }
 
 /* Makes a group's result from all of its words. One thread calls this function. */
-DEVICE_FUNCTION void finish_group(void *to, const gr_sums &of, gr_term term, gr_finish_room *room,
-                                  const unsigned long long *word)
+DEVICE_FUNCTION void finish_group(void *to, const gr_sums &of, const gr_layout &layout,
+                                  gr_finish_room *room, const unsigned long long *word)
 {
     gr_made made = of.made;
-    take_numbers(&made, of.numbers, to);
+    if (!take_numbers(&made, of.numbers, to)) {
+        store_bits(to, gr_round_flags(GR_EXACT_NAN, gr_format_of(of.type)), of.bytes);
+        return;
+    }
+    gr_term term = layout.term;
+    int parts = layout.imaginary ? 2 : 1;
     bool is_ratio = made.kind == GR_FINISH_RATIO, has_two = !is_ratio || term == GR_TERM_WEIGHTED;
     bool products_first = is_ratio && term >= GR_TERM_SQUARE;
     gr_finish_how how = {
-        (gr_finish_kind)made.kind, made.root != 0, 1, has_two, 1, made.ddof, of.type};
+        (gr_finish_kind)made.kind, made.root != 0, 1, has_two, parts, made.ddof, of.type};
     const unsigned long long *products = word + GR_LEVELS_WORDS;
     room->n = made.n;
     room->mean = made.mean;
     room->first_flags = read_digits(room, &room->first[0], products_first ? products : word,
                                     products_first ? GR_PRODUCTS_PARTS : 1);
+    if (parts == 2)
+        room->first_flags |=
+            read_digits(room, &room->first[1], word + imaginary_words, 1);
     if (has_two)
         room->second_flags = read_digits(room, &room->second, products_first ? word : products,
                                          products_first ? 1 : GR_PRODUCTS_PARTS);

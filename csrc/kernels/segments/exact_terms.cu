@@ -8,8 +8,8 @@
  * Still wasted: all threads but one, while that one divides. */
 #include "parts/exact_terms.h"
 
-/* Makes the results whose bit in `out.of.unproven` is set. If blocks share groups, `words` has
- * GR_TERMS_SUMS times GR_LEVELS_WORDS zeros for each group. */
+/* Makes the results whose bit in `out.of.unproven` is set, or all results if that is NULL. If
+ * blocks share groups, `words` has GR_TERMS_SUMS times GR_LEVELS_WORDS zeros for each group. */
 template <typename In, typename Acc>
 __global__ void __launch_bounds__(GR_TERMS_THREADS, 2)
     exact_terms(const __grid_constant__ gr_layout of, Sums<Acc> out, size_t sums, size_t terms,
@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(GR_TERMS_THREADS, 2)
         !has_products || out.of.made.kind != GR_FINISH_RATIO || of.term == GR_TERM_WEIGHTED;
     invite_next_kernel();
     wait_for_earlier_kernels();
-    if (!*out.of.any_unproven)
+    if (bits && !*out.of.any_unproven)
         return;
     NextTask next = {bits, 1, shares, sums * shares};
     for (size_t task = blockIdx.x; next.find(task, gridDim.x); task += gridDim.x) {
@@ -37,12 +37,18 @@ __global__ void __launch_bounds__(GR_TERMS_THREADS, 2)
         for (unsigned i = threadIdx.x; shares == 1 && i < WORDS; i += blockDim.x)
             shared[i] = 0;
         __syncthreads();
-        if (has_elements)
-            add_digits({of, place, Terms::ELEMENTS}, part, word);
+        Place of_part = place;
         MOSTLY_ONCE
-        for (int range = Terms::TINY; has_products && range <= Terms::HUGE_; range++)
-            if (range == Terms::USUAL || of.load == GR_LOAD_f64)
-                add_digits({of, place, range}, part, word + (range + 1) * GR_LEVELS_WORDS);
+        for (int imaginary = 0; imaginary <= (of.imaginary != 0); imaginary++) {
+            if (has_elements)
+                add_digits({of, of_part, Terms::ELEMENTS}, part,
+                           word + imaginary * imaginary_words);
+            MOSTLY_ONCE
+            for (int range = Terms::TINY; has_products && range <= Terms::HUGE_; range++)
+                if (range == Terms::USUAL || of.load == GR_LOAD_f64)
+                    add_digits({of, of_part, range}, part, word + (range + 1) * GR_LEVELS_WORDS);
+            of_part.in += of.imaginary;
+        }
         __threadfence();
         __syncthreads();
         if (threadIdx.x == 0 &&
@@ -50,8 +56,7 @@ __global__ void __launch_bounds__(GR_TERMS_THREADS, 2)
             __threadfence();
             for (unsigned i = 0; shares > 1 && i < WORDS; i++)
                 shared[i] = static_cast<volatile unsigned long long *>(word)[i];
-            finish_group(static_cast<char *>(out.of.base) + place.out, out.of, of.term, room,
-                         shared);
+            finish_group(static_cast<char *>(out.of.base) + place.out, out.of, of, room, shared);
         }
         __syncthreads(); /* the next group takes the same shared memory */
     }
