@@ -26,9 +26,13 @@ def dtype_of(name):
 
 
 def numbers(rng, name, shape, kind):
-    """Normal numbers; a mean far above the spread; ties; all exponents; huge and tiny squares."""
+    """Normal numbers; a mean far above the spread; ties; all exponents; huge and tiny squares.
+
+    "tiny": every fifth number is the least one above 0.
+    """
     x = rng.standard_normal(shape)
     limits = {"float16": 4, "float64": 300}.get(name, 37)
+    least = {"float16": 6e-8, "bfloat16": 9.2e-41, "float32": 1e-45, "float64": 5e-324}[name]
     x = {
         "normal": x,
         "far": x * 2.0**-8 + 512,
@@ -36,6 +40,7 @@ def numbers(rng, name, shape, kind):
         "wide": x * 10.0 ** rng.integers(-limits // 2, limits // 2, shape),
         "extreme": np.clip(x, -2, 2) * 10.0 ** rng.integers(-limits, limits, shape),
         "alike": np.full(shape, x.flat[0]),
+        "tiny": np.where(rng.random(shape) < 0.2, least, x),
     }[kind]
     with np.errstate(over="ignore"):
         x = x.astype(dtype_of(name))
@@ -90,7 +95,7 @@ def as_reals(x, y):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["normal", "far", "ties", "wide", "extreme", "alike"])
+@pytest.mark.parametrize("kind", ["normal", "far", "ties", "wide", "extreme", "alike", "tiny"])
 @pytest.mark.parametrize("name", FLOATS)
 def test_results_are_the_nearest_floats(name, kind):
     rng = np.random.default_rng(FLOATS.index(name))
@@ -378,6 +383,15 @@ def test_what_is_not_proven_is_made_of_integers():
     assert exact.dot(x, x[::-1]) == rounded(
         sum(a * b for a, b in zip(exactly, exactly[::-1], strict=True)), "float64"
     )
+
+
+@pytest.mark.parametrize("tiny", [5e-324, -5e-324])
+def test_a_tiny_element_moves_a_mean_that_was_halfway(tiny):
+    """Its quotient by the count is 0, and so is a product of it as an error bound."""
+    x = np.array([-2.358217336741871, 0.5271414581243252, -0.32915493062535894, tiny])
+    want = rounded(sum(map(Fraction, x.tolist())) / 4, "float64")
+    assert exact.mean(x) == exact.rolling_mean(x, 4)[3] == want
+    assert exact.segment_mean(x, [0, 0, 0, 0]) == exact.average(x, weights=np.ones(4)) == want
 
 
 @pytest.mark.parametrize("name", FLOATS)
