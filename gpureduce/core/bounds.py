@@ -270,11 +270,8 @@ def _cpu_factor(timing: Timing, conversion: dtypes.Conversion) -> float:
 def _cast_error(source: np.dtype[Any], part: str) -> tuple[float, float]:
     """The w and e of step 4, for casting elements to a float dtype."""
     bits, least = exact.FORMATS[part]
-    if source.kind in "biu":
-        its_bits = 1 if source.kind == "b" else 8 * source.itemsize - (source.kind == "i")
-        its_least = 0
-    else:
-        its_bits, its_least = exact.FORMATS[dtypes.part_of(source).name]
+    own = dtypes.part_of(source)
+    its_bits, (_, its_least) = exact.precision(own), exact.FORMATS.get(own.name, (0, 0))
     relative = _unit(part) if its_bits > bits else 0.0
     absolute = _least(part) / 2 if its_least < least else 0.0
     if part in ("float16", "bfloat16") and its_bits > exact.FORMATS["float32"][0]:

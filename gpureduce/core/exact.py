@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,14 @@ FORMATS = {
     "float32": (24, -149),
     "float64": (53, -1074),
 }
+
+
+@lru_cache  # a dtype's name takes microseconds
+def precision(dtype: np.dtype[Any]) -> int:
+    """Integers up to 2 to this power are exact in a real dtype."""
+    bits = 1 if dtype.kind == "b" else 8 * dtype.itemsize - (dtype.kind == "i")
+    return FORMATS.get(dtype.name, (bits, 0))[0]
+
 
 # Layout of an accumulator's bytes and its flags: csrc/exact/exact_bytes.c, csrc/exact/exact.h.
 _HEADER, _BODY, _UNIT = 16, 272, 1 << 1074
@@ -89,6 +98,15 @@ def value(total: _host.Exact, result: np.dtype[Any]) -> Any:
     if result.kind != "c":
         return parts[0]
     return np.append(parts, part.type(0))[:2].view(result)[0]
+
+
+def right_sum(array: dtypes.Array, result: np.dtype[Any]) -> Any:
+    """The right sum of real numbers. Integers wrap around. Floats are rounded once."""
+    if result.kind in "iub":
+        return np.sum(array, dtype=result)
+    total = new(result)
+    feed(total, array)
+    return value(total, result)
 
 
 def parts(total: _host.Exact) -> list[Number]:

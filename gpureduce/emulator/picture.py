@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import html
 import io
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -148,6 +149,16 @@ def drawn(picture: Picture, form: str, dpi: int = 200) -> bytes:
 
     plt.close(figure)
     return file.getvalue()
+
+
+def film(pictures: Sequence[Picture], path: Path, seconds: float) -> None:
+    """Writes pictures as an animated GIF, all as high as the highest."""
+    height = max(one.height for one in pictures)
+    files = [drawn(replace(one, height=height), "png", dpi=100) for one in pictures]
+    import PIL.Image  # comes with matplotlib, which has drawn these
+
+    first, *rest = (PIL.Image.open(io.BytesIO(one)).convert("RGB") for one in files)
+    first.save(path, save_all=True, append_images=rest, duration=1000 * seconds, loop=0)
 
 
 class Page:

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,7 +60,7 @@ class Parts:
         """Whether a number is the sum: modulo its width, or within the error bound of floats."""
         if dtype.kind in "iub":
             return bool((number - self.total) % 2 ** (8 * dtype.itemsize) == 0)
-        bound = self.terms * 2.0 ** (1 - precision(dtype)) * self.size
+        bound = self.terms * 2.0 ** (1 - exact.precision(dtype)) * self.size
         is_same = number == self.total or (number != number and self.total != self.total)
         return is_same or abs(number - self.total) <= bound
 
@@ -84,15 +83,9 @@ class Parts:
 NOTHING = Parts()
 
 
-@lru_cache
-def precision(dtype: np.dtype[Any]) -> int:
-    """Integers up to 2 to this power are exact."""
-    return exact.FORMATS.get(dtype.name, (8 * dtype.itemsize - (dtype.kind == "i"), 0))[0]
-
-
 def codes(n: int, elements: np.dtype[Any], sums: np.dtype[Any]) -> list[Array]:
     """The elements of each coded run; none for a type with too few values."""
-    bits = min(precision(elements), precision(sums) - (2 * n).bit_length(), 32)
+    bits = min(exact.precision(elements), exact.precision(sums) - (2 * n).bit_length(), 32)
     if elements.kind == "b" or bits < 3:
         return []
     draw = np.random.default_rng(0)

@@ -176,7 +176,7 @@ def examine(
     array = numbers(n, dtype)
     result = dtypes.in_itself(array.dtype, strategy.pair) if result is None else result
     conversion = dtypes.convert_for(array.dtype, result, strategy.pair)
-    expected = conversion.result.type(np.sum(array.astype(np.float64)))
+    expected = exact.right_sum(array, conversion.result)
     block, grid = launch
     found = _Found(n=n, dtype=dtype, block=block, grid=grid or None)
     plan = Plan(strategy, conversion, *launch_of(strategy, block or None, grid or None, None))

@@ -28,10 +28,10 @@ from gpureduce.emulator import provenance, replay_picture, replay_steps, replay_
 from gpureduce.emulator.counts import Access
 from gpureduce.emulator.explain import find_whole
 from gpureduce.emulator.explain_text import wavefront_table
-from gpureduce.emulator.picture import Picture
+from gpureduce.emulator.picture import Picture, film
 from gpureduce.emulator.race import Race
-from gpureduce.emulator.races import named_schedule, numbers, value_of
-from gpureduce.emulator.replay_steps import MOST_N, MOST_STEPS, Recording, ReplayData, accesses
+from gpureduce.emulator.races import named_schedule, value_of
+from gpureduce.emulator.replay_steps import KINDS, MOST_N, Recording, ReplayData, accesses
 from gpureduce.text import plain
 from gpureduce.version import VERSION
 
@@ -55,6 +55,7 @@ class Call(NamedTuple):
     grid: Any = None
     schedule: str | Schedule = "lockstep"
     values: Any = None
+    digits: int = 9  # without values, elements are 1 to this number, again and again
 
 
 @dataclass(frozen=True)
@@ -176,7 +177,7 @@ class Replay(ReplayData):
         pictures = [self.frame(step) for step in steps]
         if not pictures or not finite("seconds", seconds) > 0:
             raise ValueError("a film needs at least one step, and seconds above 0")
-        replay_picture.film(pictures, target, seconds)
+        film(pictures, target, seconds)
 
 
 def _target(path: str | os.PathLike[str], suffix: str, force: bool) -> Path:
@@ -268,11 +269,11 @@ def replay(
 
 
 def _in_both_orders(strategy: Any, race: Race, call: Call) -> Replay:
-    launch: dict[str, Any] = {"dtype": race.dtype, "block": race.block, "grid": race.grid}
-    call = call._replace(**{name: launch[name] for name in launch if getattr(call, name) is None})
+    own: dict[str, Any] = {"dtype": race.dtype, "block": race.block, "grid": race.grid}
     if call.values is None:
-        n = _checked(race.n if call.n is None else call.n)
-        call = call._replace(n=None, values=numbers(n, call.dtype))
+        own["n"] = race.n
+    call = call._replace(**{name: own[name] for name in own if getattr(call, name) is None})
+    call = call._replace(digits=2)  # as in `races`
     found: dict[bool, Replay] = {}  # by whether the first access comes first
     for order in _ORDERS:
         shown = _replayed(strategy, "strategy", call._replace(schedule=order))
@@ -292,9 +293,10 @@ def _in_both_orders(strategy: Any, race: Race, call: Call) -> Replay:
 
 def _nearest(shown: ReplayData, race: Race) -> tuple[int, int] | None:
     """The steps of the two accesses: the nearest ones that no barrier orders."""
+    every = accesses(shown.steps, shown.arrays)
     first, second = (
-        [*accesses(shown.steps, shown.arrays, thread, side.place.line, race.address, side.kind)]
-        for thread, side in zip(race.lanes, race.sides, strict=True)
+        every[side.block, side.thread, side.place.line, KINDS.get(side.kind, ""), race.address]
+        for side in race.sides
     )
     block = race.sides[0].block if race.sides[0].block == race.sides[1].block else None
     for a, b in sorted(itertools.product(first, second), key=lambda pair: abs(pair[0] - pair[1])):
@@ -338,11 +340,6 @@ def build(
     name, order = named_schedule(call.schedule)
     elements = [array, *provenance.codes(len(array), array.dtype, sums)]
     run, *_ = runs = [*record(elements, wanted, call.block, call.grid, order)]
-    if len(run.table) > MOST_STEPS:
-        raise ValueError(
-            f"{kernel} takes more than {MOST_STEPS:,} steps for n={len(array):,} with blocks of "
-            f"{call.block}, or never ends: use n={max(len(array) // 8, 1):,}, or fewer blocks"
-        )
     steps, arrays, parts, unknown = replay_steps.read(runs, elements, sums, input_name)
     start = 0
     if run.fault:
@@ -351,8 +348,9 @@ def build(
         raise ValueError(f"{kernel} has no step to show: {run.fault or 'it does nothing'}")
     files = {step.file for step in steps}
     value = None if run.fault else value_of(conversion, run.bits)
-    is_exact = kernel == "exact"
-    right, bound = dtypes.quietly(_sum_of, array, conversion.result, sums, is_exact)
+    right = dtypes.quietly(exact.right_sum, array, conversion.result)
+    is_exact = kernel == "exact" or conversion.result.kind in "iub"
+    bound = 0.0 if is_exact else dtypes.quietly(_bound_of, array, conversion.result, sums)
     return Replay(
         kernel, len(array), array.dtype.name, run.launches[0][1], name, value, right, bound,
         run.fault, tuple(array.tolist()), tuple(run.launches), tuple(arrays), tuple(steps),
@@ -361,16 +359,22 @@ def build(
 
 
 def _elements(call: Call) -> Array:
-    wanted = dtypes.named(call.dtype)
+    wanted, array = dtypes.named(call.dtype), None
     if call.values is None:
-        count = _checked(whole("n", 256 if call.n is None else call.n, 1, 2**63))
-        return (1 + np.arange(count) % 9).astype(wanted)
-    array = arrays.as_array(call.values)
-    if call.n is not None:
-        raise ValueError("values set the number of elements: leave n out")
-    if array.ndim != 1 or not array.size:
-        raise ValueError(f"values must be a list of numbers, not {shown(call.values)}")
-    _checked(array.size)
+        count = whole("n", 256 if call.n is None else call.n, 1, 2**63)
+    else:
+        array = arrays.as_array(call.values)
+        count = array.size
+        if call.n is not None:
+            raise ValueError("values set the number of elements: leave n out")
+        if array.ndim != 1 or not count:
+            raise ValueError(f"values must be a list of numbers, not {shown(call.values)}")
+    if count > MOST_N:
+        raise ValueError(
+            f"a replay shows at most {MOST_N:,} elements, not {count:,}: use n=1,024 and block=256"
+        )
+    if array is None:
+        return (1 + np.arange(count) % call.digits).astype(wanted)
     if array.dtype.kind not in "biuf" and array.dtype != wanted:
         raise TypeError(f"values must be numbers, not {array.dtype}")
     made = np.ascontiguousarray(dtypes.quietly(array.astype, wanted))
@@ -383,27 +387,8 @@ def _elements(call: Call) -> Array:
     return made
 
 
-def _checked(n: int) -> int:
-    if n > MOST_N:
-        raise ValueError(
-            f"a replay shows at most {MOST_N:,} elements, not {n:,}: use n=1,024 and block=256"
-        )
-    return n
-
-
-def _sum_of(
-    array: Array, result: np.dtype[Any], acc: np.dtype[Any], is_exact: bool
-) -> tuple[Any, float]:
-    """The right sum, and how far other orders of additions may be from it.
-
-    Integers wrap around, as those of a kernel do. Floats round at each addition, and each sum at
-    the end.
-    """
-    if result.kind in "iub":
-        return np.sum(array, dtype=result), 0.0
-    total = exact.new(array.dtype)
-    exact.feed(total, array)
+def _bound_of(array: Array, result: np.dtype[Any], acc: np.dtype[Any]) -> float:
+    """How far other orders of additions may be from the right sum, which is rounded at the end."""
     size = float(np.sum(np.abs(array.astype(np.float64))))
-    rounded = 2.0 ** (1 - provenance.precision(result)) * size
-    bound = bounds.in_any_order(len(array), acc.name, size) + rounded
-    return exact.value(total, result), 0.0 if is_exact or not math.isfinite(size) else bound
+    rounded = 2.0 ** (1 - exact.precision(result)) * size
+    return bounds.in_any_order(len(array), acc.name, size) + rounded if math.isfinite(size) else 0.0

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import colorsys
-import io
 import textwrap
-from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from gpureduce.emulator import picture, replay_text
@@ -129,13 +125,3 @@ def _lanes(
         title = f"lane {lane} of warp {warp}, {state}"
         cells.append((lane, held.get((warp, lane), ("", None)), _FRAMES.get(state), title))
     return cells
-
-
-def film(pictures: Sequence[Picture], path: Path, seconds: float) -> None:
-    """Writes an animated GIF."""
-    height = max(one.height for one in pictures)
-    files = [picture.drawn(replace(one, height=height), "png", dpi=100) for one in pictures]
-    import PIL.Image  # comes with matplotlib, which has drawn these
-
-    first, *rest = (PIL.Image.open(io.BytesIO(one)).convert("RGB") for one in files)
-    first.save(path, save_all=True, append_images=rest, duration=1000 * seconds, loop=0)

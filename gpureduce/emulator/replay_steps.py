@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -22,13 +23,14 @@ MOST_STEPS = traced.recorder_limits()[2]
 MOST_N = 2**14
 BARRIERS = ("__syncthreads", "cluster.sync", "grid.sync")
 ACCESSES = ("load", "store", "atomic")
-_KINDS = {"read": "load", "write": "store", "update": "atomic", "atomic": "atomic"}
+KINDS = {"read": "load", "write": "store", "update": "atomic", "atomic": "atomic"}
 _FAULT = re.compile(
     r"line (\d+): thread (\d+)(?: of block (\d+))? (?:(read|write|update)s (\w+)\[(-?\d+)\])?"
 )
 _GAP = 2**32  # bytes, between arrays in global memory
 
 _DType = np.dtype[Any]
+_Access = tuple[int, int, int, str, str]  # block, thread, line, kind, element as in "shared[12]"
 _LANE = [
     ("address", "u8"), ("offset", "i8"), ("value", "u8", 2), ("result", "u8"),
     ("array", "u4"), ("owner", "u4"),
@@ -45,7 +47,7 @@ class Recording(NamedTuple):
 
     bits: bytes  # the accumulator
     fault: str  # empty if no launch failed
-    table: Array  # the steps; one more than MOST_STEPS if the kernel makes more
+    table: Array  # the steps
     places: list[tuple[str, str | None, int]]  # the kind of each step, its file and line
     arrays: list[tuple[str | None, int, int, int, int, int, int]]
     launches: list[tuple[int, int]]
@@ -140,19 +142,15 @@ class ReplayData:
         return bool(is_same or (self.bound and abs(float(value) - float(expected)) <= self.bound))
 
 
-def accesses(
-    steps: Sequence[Step], arrays: Sequence[Memory], thread: tuple[int, int], line: int,
-    address: str, kind: str = "",
-) -> Iterator[int]:  # fmt: skip
-    """The steps in which a thread of a block accesses an element, such as ``"shared[12]"``."""
-    block, (warp, lane) = thread[0], divmod(thread[1], 32)
+def accesses(steps: Sequence[Step], arrays: Sequence[Memory]) -> defaultdict[_Access, list[int]]:
+    """The steps by block, thread, line, kind, and the element that the thread accesses."""
+    found = defaultdict[_Access, list[int]](list)
     for number, step in enumerate(steps):
-        own = step.block, step.warp, step.line, _KINDS.get(kind, step.kind)
-        if own == (block, warp, line, step.kind) and lane in step.lanes and step.offsets:
-            array = arrays[step.array or 0]
-            index = step.offsets[step.lanes.index(lane)] // array.element
-            if address == (array.name if array.count == 1 else f"{array.name}[{index}]"):
-                yield number
+        for lane, offset in zip(step.lanes, step.offsets, strict=False):
+            array, thread = arrays[step.array or 0], 32 * step.warp + lane
+            element = f"{array.name}[{offset // array.element}]" if array.count > 1 else array.name
+            found[step.block, thread, step.line, step.kind, element].append(number)
+    return found
 
 
 def end_at_fault(steps: list[Step], arrays: Sequence[Memory], fault: str, file: str) -> int:
@@ -166,16 +164,17 @@ def end_at_fault(steps: list[Step], arrays: Sequence[Memory], fault: str, file: 
     if found := _FAULT.match(fault):
         *places, verb, name, index = found.groups()
         line, thread, block = (int(place or 0) for place in places)
-        if known := [*accesses(steps, arrays, (block, thread), line, f"{name}[{index}]")]:
+        access = block, thread, line, KINDS.get(verb, ""), f"{name}[{index}]"
+        if known := accesses(steps, arrays)[access]:
             return known[-1]
         own = [i for i, one in enumerate(arrays) if (one.name, one.space) == (name, "shared")]
-        kind, access = "end", dict[str, Any]()
+        kind, more = "end", dict[str, Any]()
         if own:
-            kind, size = _KINDS[verb], arrays[own[-1]].element
-            access = {"array": own[-1], "offsets": (int(index) * size,), "bytes": size,
-                      "values": ("?",), "parts": (None,)}  # fmt: skip
+            kind, size = KINDS[verb], arrays[own[-1]].element
+            more = {"array": own[-1], "offsets": (int(index) * size,), "bytes": size,
+                    "values": ("?",), "parts": (None,)}  # fmt: skip
         if own or not steps:
-            steps.append(Step(0, block, thread // 32, kind, file, line, (thread % 32,), **access))
+            steps.append(Step(0, block, thread // 32, kind, file, line, (thread % 32,), **more))
     return len(steps) - 1
 
 
@@ -183,7 +182,7 @@ def record(
     strategy: registry.Strategy, arrays: Sequence[Array], wanted: Any, block: int, grid: int,
     schedule: Schedule,
 ) -> Iterator[Recording]:  # fmt: skip
-    """Runs a sum of each array and keeps its steps. Stops after a sum with too many steps."""
+    """Runs a sum of each array and keeps its steps."""
     conversion = dtypes.convert_for(arrays[0].dtype, wanted, strategy.pair)
     plan = Plan(strategy, conversion, *launch_of(strategy, block, grid or None, None))
     for array in arrays:
@@ -191,9 +190,13 @@ def record(
         bits, fault = running_on_device.last_sum(traced, "replay", plan, array, schedule, kept)
         steps, places, memory, launches = kept[0]
         table, sizes = np.frombuffer(steps, _STEP), np.frombuffer(launches, "u4, u4").tolist()
-        yield Recording(bits, fault, table, places, memory, sizes)
         if len(table) > MOST_STEPS:
-            return
+            raise ValueError(
+                f"{strategy.name} takes more than {MOST_STEPS:,} steps for n={len(array):,} with "
+                f"blocks of {block}, or never ends: use n={max(len(array) // 8, 1):,}, or fewer "
+                "blocks"
+            )
+        yield Recording(bits, fault, table, places, memory, sizes)
 
 
 def read(
@@ -209,7 +212,8 @@ def read(
     index, steps = {row: i for i, row in enumerate(by_row)}, []
     for i, (launch, block, warp, _, mask, size, _) in enumerate(shown.table[_HEAD].tolist()):
         lanes, (kind, file, line) = tuple(ones(mask)), shown.places[i]
-        every = [run.table["lane"][i, list(lanes)] for run in (runs if i < alike else runs[:1])]
+        tables = [run.table["lane"] for run in (runs if i < alike else runs[:1])]
+        every = np.stack([table[i, list(lanes)] for table in tables])
         mine, array, more = every[0], None, dict[str, Any]()
         if lanes and kind in (*ACCESSES, "copy"):
             rows, owner = mine["array"].tolist(), tuple(mine["owner"].tolist())
@@ -221,11 +225,10 @@ def read(
                 "owner": owner if array.space == "shared" and set(owner) != {block} else (),
             }  # fmt: skip
         if kind in ACCESSES or (kind.startswith("__") and kind not in (*BARRIERS, "__syncwarp")):
-            dtype = _dtype_of(kind, size, array, sums)
-            values, results = (
-                _numbers(np.stack([one[name] for one in every]), size or dtype.itemsize, dtype)
-                for name in ("value", "result")
-            )
+            dtype = np.dtype("u4") if kind in ("__ballot_sync", "__match_any_sync") else sums
+            if array:  # its dtype, unless the access has another size
+                dtype = dtypes.named(array.dtype) if size % array.element == 0 else _bits_of(size)
+            values, results = (_words(every[name], size, dtype) for name in ("value", "result"))
             more["values"] = _by_lane(values[0])
             if kind not in ("load", "store"):
                 more["results"] = _by_lane(results[0])
@@ -274,21 +277,14 @@ def _memories(run: Recording, elements: _DType, sums: _DType, input_name: str) -
     return found
 
 
-def _dtype_of(kind: str, size: int, array: Memory | None, sums: _DType) -> _DType:
-    """The dtype of a step's values: that of the array, unless the access has another size."""
-    if array is None:
-        return np.dtype("u4") if kind in ("__ballot_sync", "__match_any_sync") else sums
-    return dtypes.named(array.dtype) if size % array.element == 0 else _bits_of(size)
-
-
 def _bits_of(size: int) -> _DType:
     return np.dtype(f"u{size}" if size in (1, 2, 4, 8) else "u1")
 
 
-def _numbers(raw: Array, size: int, dtype: _DType) -> Array:
+def _words(raw: Array, size: int, dtype: _DType) -> Array:
     """The numbers in the first bytes of each lane's value, by run, lane and word."""
-    used = raw.view(np.uint8).reshape(*raw.shape[:2], -1)[..., :size]
-    return np.ascontiguousarray(used).view(dtype)
+    whole = np.ascontiguousarray(raw).view(np.uint8).reshape(*raw.shape[:2], -1)
+    return np.ascontiguousarray(whole[..., : size or dtype.itemsize]).view(dtype)
 
 
 def _by_lane(numbers: Array) -> tuple[Any, ...]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gpureduce.emulator.replay_steps import ACCESSES, BARRIERS, ReplayData, Step
+from gpureduce.emulator.replay_steps import BARRIERS, ReplayData, Step
 from gpureduce.text import counted, runs
-
-_VERBS = {"load": "read", "store": "write", "atomic": "update"}
 
 
 def summary(shown: ReplayData) -> str:
@@ -34,25 +32,17 @@ def sentence(shown: ReplayData, step: Step) -> str:
     blocks, threads = shown.launches[step.launch]
     warp = f" of warp {step.warp}" if threads > 32 else ""
     block = f" of block {step.block}" if blocks > 1 else ""
-    text = f"{_lanes(step.lanes)}{warp}{block} {_what(shown, step)}."
+    s, es, their = ("s", "es", "its") if len(step.lanes) == 1 else ("", "", "their")
+    does = {
+        "load": f"read{s}", "store": f"write{s}", "atomic": f"update{s}",
+        "copy": f"start{s} a copy of {step.bytes:,} bytes to", "end": f"end{s}",
+        "fence": f"wait{s} until {their} stores are seen by others",
+        "__reduce_add_sync": f"add{s} up a value of each by {step.kind}()",
+        **dict.fromkeys((*BARRIERS, "__syncwarp"), f"pass{es} {step.kind}()"),
+    }.get(step.kind, f"exchange{s} values by {step.kind}()")  # fmt: skip
+    where = _where(shown, step) if step.offsets else _received(step)
+    text = f"{_lanes(step.lanes)}{warp}{block} {does}{where}{_cost(step)}."
     return f"Line {step.line}: {text}" if step.line else text[0].upper() + text[1:]
-
-
-def _what(shown: ReplayData, step: Step) -> str:
-    one = "s" if len(step.lanes) == 1 else ""
-    if step.kind in ACCESSES:
-        return f"{_VERBS[step.kind]}{one} {_where(shown, step)}{_cost(step)}"
-    if step.kind == "copy":
-        return f"start{one} a copy of {step.bytes:,} bytes to {_where(shown, step)}"
-    if step.kind == "fence":
-        return f"wait{one} until {'its' if one else 'their'} stores are seen by others"
-    if step.kind == "end":
-        return f"end{one}"
-    if step.kind in (*BARRIERS, "__syncwarp"):
-        return f"pass{'es' if one else ''} {step.kind}()"
-    if step.kind == "__reduce_add_sync":
-        return f"add{one} up a value of each by {step.kind}()"
-    return f"exchange{one} values by {step.kind}(){_received(step)}"
 
 
 def _received(step: Step) -> str:
@@ -90,7 +80,7 @@ def _where(shown: ReplayData, step: Step) -> str:
     distinct = sorted({number + i for number in numbers for i in range(each)})
     owners = sorted({*step.owner})
     far = f" of block{'s' * (len(owners) > 1)} {_spans(owners, 'to')}" if owners else ""
-    return f"{array.name}[{_spans(distinct, '..')}]{far}"
+    return f" {array.name}[{_spans(distinct, '..')}]{far}"
 
 
 def _spans(numbers: Sequence[int], to: str) -> str:
