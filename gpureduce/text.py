@@ -98,6 +98,8 @@ def plain(value: Any, most: float = math.inf) -> Any:
 
     Numbers that JSON lacks become text, and so do integers beyond `most`.
     """
+    if type(value) is int:  # at once: most values of a replay are integers
+        return value if abs(value) <= most else str(value)
     if isinstance(value, dict):
         return {key: plain(one, most) for key, one in value.items()}
     if isinstance(value, (list, tuple, np.ndarray)):
@@ -179,6 +181,19 @@ def runs(numbers: Sequence[int], most_step: float = math.inf) -> list[tuple[int,
         found.append((numbers[at], step, end - at))
         at = end
     return found
+
+
+def runs_of_ones(bits: int) -> list[tuple[int, int, int]]:
+    """The places of the ones of an integer as runs. A single run of neighbours is found at once.
+
+    >>> from gpureduce.text import runs_of_ones
+    >>> runs_of_ones(0b11110), runs_of_ones(0b1010101)
+    ([(1, 1, 4)], [(0, 2, 4)])
+    """
+    lowest = bits & -bits
+    if bits and not bits & (bits + lowest):
+        return [(lowest.bit_length() - 1, 1, bits.bit_count())]
+    return runs(ones(bits)) if bits else []
 
 
 def count(n: float) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 
 from gpureduce.core import dtypes, exact
 from gpureduce.core.dtypes import Array
-from gpureduce.text import ones, runs
+from gpureduce.text import runs_of_ones
 
 BEFORE, CONSTANT = "what was in memory before", "a constant"
 _CODE_BITS = 44
@@ -73,11 +73,11 @@ class Parts:
 
     def runs(self) -> list[tuple[int, int, int]]:
         """The elements as (first, step, count)."""
-        return runs(ones(self.once))
+        return runs_of_ones(self.once)
 
     def repeated(self) -> list[tuple[int, int, int]]:
         """The elements that are in the sum more than once."""
-        return runs(ones(self.twice))
+        return runs_of_ones(self.twice)
 
 
 NOTHING = Parts()
@@ -197,9 +197,8 @@ class Tracer:
         if parts is None and word.is_constant:
             number = word.number - base.total
             parts = Parts(0, 0, what, number, abs(number), 1)
-        if parts is None or not (base + parts).is_sum(word.number, self.dtype):
-            return None
-        return base + parts
+        total = parts if parts is None or base is NOTHING else base + parts
+        return total if total is not None and total.is_sum(word.number, self.dtype) else None
 
     def _added_up(self, lane: _Lane, code: int) -> Parts | None:
         if code in self.known:
@@ -219,5 +218,7 @@ class Tracer:
 def _together(found: Sequence[Parts | None]) -> Parts | None:
     """The parts of the words of an access, without a mark beside the sum."""
     known = [parts for parts in found if parts is not None]
-    sums = [parts for parts in known if parts.once or not parts.foreign]
-    return sum(sums or known, NOTHING) if len(known) == len(found) else None
+    if len(known) < len(found):
+        return None
+    first, *others = [parts for parts in known if parts.once or not parts.foreign] or known
+    return sum(others, first)
