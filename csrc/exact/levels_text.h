@@ -17,7 +17,7 @@ INLINE void add_to_levels(doubles *level, int count, doubles x, lanes64 *lost)
 /* Starts levels for numbers below 2^exponent, and for twice as many rests. */
 INLINE void start_levels(doubles *level, int count, int exponent)
 {
-    enum { LOG = 12 }; /* a level takes 2^LOG numbers: of 16 columns of a piece, two each */
+    enum { LOG = 12 }; /* a level takes 2^LOG numbers: two of each element of a row's piece */
     for (int k = 0, e = exponent + LOG + 1; k < count; k++, e += LOG - 51)
         level[k] = 1.5 * gr_power_of_two(e) - (doubles){0};
 }
@@ -34,15 +34,20 @@ INLINE void load_columns(load_pair *load, size_t size, const unsigned char *in, 
     load(in, x);
 }
 
-INLINE void add_levels_of(load_pair *load, size_t size, const gr_levels *of,
-                          const unsigned char *in, size_t rows, size_t columns, double *out)
+/* Adds up a tile of columns, or a row, of which each GROUP elements are a row of columns. `of_x` is
+ * the number of the first levels, those of x, or 0. */
+INLINE void add_levels_of(load_pair *load, size_t size, const gr_levels *of, int of_x,
+                          const unsigned char *in, size_t n, size_t columns, double *out)
 {
-    enum { LEVELS = GR_LEVELS, OF_X = GR_LEVELS_OF_X, MOST = 400 /* of an exponent */ };
+    enum { LEVELS = GR_LEVELS, MOST = 400 /* of an exponent */ };
+    int count = of_x + LEVELS - GR_LEVELS_OF_X;
     doubles most = {0}, start[LEVELS], x[2];
+    size_t rows = of->in_rows ? (n - 1) / GROUP + 1 : n;
+    ptrdiff_t step = of->in_rows ? GROUP * (ptrdiff_t)size : of->row_step;
     for (size_t row = 0; row < rows; row++)
         for (size_t first = 0; first < columns; first += GROUP) {
-            load_columns(load, size, in + (ptrdiff_t)row * of->row_step + first * size,
-                         columns - first, x);
+            load_columns(load, size, in + (ptrdiff_t)row * step + first * size,
+                         of->in_rows ? n - row * GROUP : columns - first, x);
             for (int i = 0; i < 2; i++) {
                 doubles new = magnitude(x[i]);
                 most = choose((lanes64)(new > most) & (lanes64)(new < __builtin_inf()), new, most);
@@ -54,51 +59,66 @@ INLINE void add_levels_of(load_pair *load, size_t size, const gr_levels *of,
         exponent = one > exponent ? one : exponent;
     }
     bool fits = exponent >= -MOST && exponent <= MOST; /* smaller x are below the last level */
-    start_levels(start, OF_X, fits ? exponent : 0);
-    start_levels(start + OF_X, LEVELS - OF_X, fits ? 2 * exponent : 0);
+    start_levels(start, of_x, fits ? exponent : 0);
+    start_levels(start + of_x, LEVELS - GR_LEVELS_OF_X, fits ? 2 * exponent : 0);
+    lanes64 unfit = (fits ? 0 : INT64_MAX) - (lanes64){0};
+    doubles none = __builtin_nan("") - (doubles){0};
     for (size_t first = 0; first < columns; first += GROUP, in += GROUP * size, out += GROUP) {
         doubles level[2][LEVELS];
-        lanes64 lost[2] = {{0}, {0}};
+        lanes64 lost[2] = {unfit, unfit};
         for (int i = 0; i < 2; i++)
             memcpy(level[i], start, sizeof start);
         for (size_t row = 0; row < rows; row++) {
-            load_columns(load, size, in + (ptrdiff_t)row * of->row_step, columns - first, x);
+            load_columns(load, size, in + (ptrdiff_t)row * step,
+                         of->in_rows ? n - row * GROUP : columns - first, x);
 #pragma GCC unroll 2
             for (int i = 0; i < 2; i++) {
                 doubles square = x[i] * x[i];
-                add_to_levels(level[i], OF_X, x[i], &lost[i]);
-                add_to_levels(level[i] + OF_X, LEVELS - OF_X - (size < 8), square, &lost[i]);
+                if (of_x > 0)
+                    add_to_levels(level[i], of_x, x[i], &lost[i]);
+                add_to_levels(level[i] + of_x, count - of_x - (size < 8), square, &lost[i]);
                 if (size == sizeof(double))
-                    add_to_levels(level[i] + OF_X + 1, LEVELS - OF_X - 1,
+                    add_to_levels(level[i] + of_x + 1, count - of_x - 1,
                                   rest_of_product(x[i], x[i], square), &lost[i]);
             }
         }
-        for (int k = 0; k < LEVELS; k++) {
-            double sums[GROUP];
-            for (int i = 0; i < GROUP; i++)
-                sums[i] = fits && lost[i / WIDTH][i % WIDTH] << 1 == 0
-                              ? level[i / WIDTH][k][i % WIDTH] - start[k][0]
-                              : __builtin_nan("");
+        for (int k = 0; k < count; k++) {
+            doubles sums[2];
+            for (int i = 0; i < 2; i++)
+                sums[i] = choose(lost[i] << 1 == 0, level[i][k] - start[k], none);
+            double *to = out + (size_t)k * of->groups;
             size_t left = columns - first < GROUP ? columns - first : GROUP;
-            memcpy(out + (size_t)k * of->columns, sums, left * sizeof *sums);
+            if (of->in_rows) { /* the sum of the lanes is exact, too */
+                sums[0] += sums[1];
+                *to = 0;
+                for (int i = 0; i < WIDTH; i++)
+                    *to += sums[0][i];
+            } else {
+                memcpy(to, sums, left * sizeof *to);
+            }
         }
     }
 }
 
+INLINE void add_tile(load_pair *load, size_t size, const gr_levels *of, int of_x, size_t task)
+{
+    size_t tiles = (of->groups - 1) / GR_LEVEL_GROUPS + 1, piece = gr_level_piece(of->in_rows);
+    size_t group = task % tiles * GR_LEVEL_GROUPS, i = task / tiles * piece;
+    size_t groups = of->groups - group, n = of->n - i < piece ? of->n - i : piece;
+    int count = of_x + GR_LEVELS - GR_LEVELS_OF_X;
+    double *out = of->out + task / tiles * (size_t)count * of->groups + group;
+    groups = groups < GR_LEVEL_GROUPS ? groups : GR_LEVEL_GROUPS;
+    const unsigned char *in = of->in + (ptrdiff_t)(of->in_rows ? group : i) * of->row_step +
+                              (of->in_rows ? i : group) * size;
+    for (size_t k = 0, some = of->in_rows ? 1 : groups; k < groups; k += some, in += of->row_step)
+        add_levels_of(load, size, of, of_x, in, n, some, out + k);
+}
+
 static void add_levels(const gr_levels *of, size_t task)
 {
-    size_t tiles = (of->columns - 1) / GR_LEVEL_COLUMNS + 1, tile = task % tiles;
-    size_t pieces = (of->rows - 1) / GR_LEVEL_ROWS + 1, piece = task / tiles % pieces;
-    size_t columns = of->columns - tile * GR_LEVEL_COLUMNS, rows = of->rows - piece * GR_LEVEL_ROWS;
-    bool is_f32 = of->load == GR_LOAD_f32;
-    const unsigned char *in = of->in + (ptrdiff_t)(task / tiles / pieces) * of->step +
-                              (ptrdiff_t)(piece * GR_LEVEL_ROWS) * of->row_step +
-                              tile * GR_LEVEL_COLUMNS * (is_f32 ? 4 : 8);
-    double *out = of->out + task / tiles * GR_LEVELS * of->columns + tile * GR_LEVEL_COLUMNS;
-    columns = columns < GR_LEVEL_COLUMNS ? columns : GR_LEVEL_COLUMNS;
-    rows = rows < GR_LEVEL_ROWS ? rows : GR_LEVEL_ROWS;
-    if (is_f32)
-        add_levels_of(load_f32, 4, of, in, rows, columns, out);
+    enum { OF_X = GR_LEVELS_OF_X };
+    if (of->load == GR_LOAD_f32)
+        (of->has_x ? add_tile(load_f32, 4, of, OF_X, task) : add_tile(load_f32, 4, of, 0, task));
     else
-        add_levels_of(load_f64, 8, of, in, rows, columns, out);
+        (of->has_x ? add_tile(load_f64, 8, of, OF_X, task) : add_tile(load_f64, 8, of, 0, task));
 }

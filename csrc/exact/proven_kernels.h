@@ -94,22 +94,24 @@ typedef struct {
 typedef void gr_roll_kernel(const gr_roll *of, size_t steps, double *lanes, double *planes,
                             double *counts);
 
-/* Exact sums of the columns of matrices, and of their squares: several float64 numbers each, which
- * are nan if they would be rounded. Each piece of GR_LEVEL_ROWS rows has sums of its own. The sums
- * of 16 columns may be added without rounding. A task is a tile of a piece. */
-enum {
-    GR_LEVELS_OF_X = 3,
-    GR_LEVELS = GR_LEVELS_OF_X + 5,
-    GR_LEVEL_ROWS = 128,
-    GR_LEVEL_COLUMNS = 256
-};
+/* Exact sums of the squares of the rows or columns of a matrix, and before them, if `has_x`, of the
+ * elements: several float64 numbers each, which are nan if they would be rounded. Each piece of a
+ * row or column has sums of its own. A task is a piece of GR_LEVEL_GROUPS rows or columns. */
+enum { GR_LEVELS_OF_X = 3, GR_LEVELS = GR_LEVELS_OF_X + 5, GR_LEVEL_GROUPS = 256 };
 typedef struct {
     const unsigned char *in;
     gr_load load; /* float32 or float64 */
-    size_t rows, columns;
-    ptrdiff_t step, row_step; /* bytes to the next matrix and to the next row */
-    double *out;              /* GR_LEVELS rows of `columns` numbers for each piece */
+    bool in_rows, has_x;
+    size_t groups, n;   /* rows, and elements of a row; or columns, and elements of a column */
+    ptrdiff_t row_step; /* bytes to the next row */
+    double *out;        /* for each piece, as many rows of `groups` numbers as there are levels */
 } gr_levels;
+
+/* The most elements of a piece. */
+static inline size_t gr_level_piece(bool in_rows)
+{
+    return in_rows ? 2048 : 128;
+}
 
 typedef void gr_levels_kernel(const gr_levels *of, size_t task);
 

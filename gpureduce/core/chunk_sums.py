@@ -2,7 +2,8 @@
 
 The sums of a chunk are a block of floats. Each sum is three floats, which add up to it without an
 error. The block has the first float of each sum, the second ones, the third ones, and the numbers
-of elements. A sum of squares is kept as five sums. Where floats cannot hold the sums, the block
+of elements. A sum of squares is kept as five sums, which follow that of the elements. A norm needs
+the squares only. Where floats cannot hold the sums, the block
 consists of digits (core/digits.py).
 """
 
@@ -19,8 +20,9 @@ from gpureduce.core import arrays, digits, dtypes, moments
 from gpureduce.core.accumulator import Accumulator
 from gpureduce.core.dtypes import Array, line_of, load_of
 
-_LANES = 16  # gr_levels in csrc/exact/proven_kernels.h
-_SHORT = 512  # elements of rows that take less time as columns
+_SQUARES = 5  # sums of a sum of squares: the last levels of gr_levels in exact/proven_kernels.h
+_FEW = 16  # rows or columns
+_SHORT = 96  # elements of rows that take less time as columns
 _TILE = 64  # columns that are copied at a time
 
 
@@ -84,7 +86,7 @@ def _floats(array: Array, axes: tuple[int, ...], kind: int) -> Array | None:
     groups, n = (math.prod(array.shape[i] for i in some) for some in (kept, axes))
     x = x.astype(np.float32) if dtypes.is_half(x.dtype) else x
     inner = min(range(x.ndim), key=lambda i: abs(x.strides[i]), default=0)
-    in_rows = n >= _SHORT and (inner in axes or groups < _LANES)
+    in_rows = n >= _SHORT and (inner in axes or groups < _FEW)
     if inner in axes and not in_rows and x.ndim > 2:
         x = np.ascontiguousarray(x)  # then reshape copies nothing
     order = (*kept, *axes) if in_rows else (*axes, *kept)
@@ -118,13 +120,7 @@ def _with_squares(rows: Array, in_rows: bool, is_norm: bool) -> Array | None:
     groups, n = rows.shape if in_rows else rows.shape[::-1]
     if rows.strides[1] != rows.itemsize:
         rows = _in_c_order(rows)
-    if in_rows:  # columns are the lanes of a sum
-        whole = n - n % _LANES
-        lanes = rows[:, :whole].reshape(groups, -1, _LANES), rows[:, None, whole:]
-        parts = [_host.sum_levels(x).sum(axis=3).transpose(1, 2, 0) for x in lanes if x.size]
-        levels = np.concatenate(parts)
-    else:
-        levels = _host.sum_levels(rows[None])[0]
+    levels = _host.sum_levels(rows, in_rows, not is_norm)
     lost = np.flatnonzero(np.isnan(levels[:, 0]).any(0))
     if lost.size:
         special = _special(rows[lost] if in_rows else rows[:, lost].T, 1, is_norm)[:, 0]
@@ -132,11 +128,13 @@ def _with_squares(rows: Array, in_rows: bool, is_norm: bool) -> Array | None:
             return None
         levels[:, :, lost] = 0
         levels[0, 0, lost] = special
-    sums = _three_floats(levels[:, :3], (0, 1))
-    squares = _three_floats(levels[:, 3:], (0,))
-    if sums is None or squares is None:
+    of_x, squares = levels[:, :-_SQUARES], _three_floats(levels[:, -_SQUARES:], (0,))
+    if squares is None or is_norm:
+        return None if squares is None else squares.reshape(-1, groups)[: 3 * _SQUARES + 1]
+    sums = _three_floats(of_x, (0, 1))
+    if sums is None:
         return None
-    return np.concatenate([sums, squares], axis=2).reshape(-1, groups)[: 3 * 6 + 1]
+    return np.concatenate([sums, squares], axis=2).reshape(-1, groups)[: 3 * (1 + _SQUARES) + 1]
 
 
 def _in_c_order(matrix: Array) -> Array:
@@ -171,6 +169,11 @@ def _as_digits(block: Array) -> digits.Words:
     if block.dtype != np.float64:
         return block
     floats = block[:-1].reshape(3, -1, *block.shape[1:])
+    if floats.shape[1] == _SQUARES:  # infinities and nans go to a sum of elements
+        floats = np.insert(floats, 0, 0, axis=1)
+        special = ~np.isfinite(floats[:, 1])
+        np.copyto(floats[:, 0], floats[:, 1], where=special)
+        floats[:, 1][special] = 0
     words = digits.of_sums(floats[:, 0], (0,))
     digits.set_counts(words, block[-1].astype(np.int64))
     if floats.shape[1] == 1:
@@ -200,7 +203,7 @@ def finished(total: Array, kind: int, result: np.dtype[Any], ddof: float = 0) ->
     sums[:, :3, :size] = flat[:-1].reshape(3, -1, size).transpose(1, 0, 2)
     first, n, how = 1, flat[-1], moments.RATIO
     if kind == digits.NORM:
-        sums, n, first = sums[1:], np.ones(size), len(sums) - 1
+        n, first = np.ones(size), len(sums)
     elif kind != digits.MEAN:
         how = moments.VARIANCE
     found, unknown = np.empty(size, result), np.zeros(size, np.bool_)

@@ -165,32 +165,36 @@ static void add_levels(size_t task, void *context)
     gr_end_plain(before);
 }
 
-PyObject *gr_py_sum_levels(PyObject *Py_UNUSED(module), PyObject *object)
+PyObject *gr_py_sum_levels(PyObject *Py_UNUSED(module), PyObject *args)
 {
-    PyArrayObject *array = (PyArrayObject *)object;
+    PyArrayObject *array;
     gr_without_gil call;
-    int type = PyArray_Check(object) ? PyArray_TYPE(array) : -1;
+    int in_rows, has_x;
+    if (!PyArg_ParseTuple(args, "O!pp", &PyArray_Type, &array, &in_rows, &has_x))
+        return NULL;
+    int type = PyArray_TYPE(array);
     if ((type != NPY_FLOAT32 && type != NPY_FLOAT64) || PyArray_ISBYTESWAPPED(array) ||
-        PyArray_NDIM(array) != 3 || PyArray_SIZE(array) == 0 ||
-        (PyArray_STRIDE(array, 2) != PyArray_ITEMSIZE(array) && PyArray_DIM(array, 2) > 1)) {
-        PyErr_SetString(PyExc_TypeError, "expected matrices of floats with contiguous rows");
+        PyArray_NDIM(array) != 2 || PyArray_SIZE(array) == 0 ||
+        (PyArray_STRIDE(array, 1) != PyArray_ITEMSIZE(array) && PyArray_DIM(array, 1) > 1)) {
+        PyErr_SetString(PyExc_TypeError, "expected a matrix of floats with contiguous rows");
         return NULL;
     }
-    npy_intp *size = PyArray_DIMS(array), *step = PyArray_STRIDES(array);
-    npy_intp shape[4] = {size[0], (size[1] - 1) / GR_LEVEL_ROWS + 1, GR_LEVELS, size[2]};
     gr_levels of = {.in = PyArray_DATA(array),
                     .load = type == NPY_FLOAT32 ? GR_LOAD_f32 : GR_LOAD_f64,
-                    .rows = (size_t)size[1],
-                    .columns = (size_t)size[2],
-                    .step = step[0],
-                    .row_step = step[1]};
-    PyObject *out = PyArray_SimpleNew(4, shape, NPY_FLOAT64);
+                    .in_rows = in_rows,
+                    .has_x = has_x,
+                    .groups = (size_t)PyArray_DIM(array, !in_rows),
+                    .n = (size_t)PyArray_DIM(array, in_rows),
+                    .row_step = PyArray_STRIDE(array, 0)};
+    size_t pieces = (of.n - 1) / gr_level_piece(in_rows) + 1;
+    npy_intp levels = has_x ? GR_LEVELS : GR_LEVELS - GR_LEVELS_OF_X;
+    npy_intp shape[3] = {(npy_intp)pieces, levels, (npy_intp)of.groups};
+    PyObject *out = PyArray_SimpleNew(3, shape, NPY_FLOAT64);
     if (!out)
         return NULL;
     of.out = PyArray_DATA((PyArrayObject *)out);
-    size_t tiles = (of.columns - 1) / GR_LEVEL_COLUMNS + 1;
     gr_drop_gil(&call);
-    gr_parallel(0, (size_t)(shape[0] * shape[1]) * tiles, add_levels, &of);
+    gr_parallel(0, pieces * ((of.groups - 1) / GR_LEVEL_GROUPS + 1), add_levels, &of);
     if (gr_take_gil(&call) < 0)
         Py_CLEAR(out);
     return out;

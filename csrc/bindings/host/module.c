@@ -144,9 +144,9 @@ static PyMethodDef methods[] = {
     {"cpu_sum_samples", gr_py_cpu_sum_samples, METH_VARARGS,
      "cpu_sum_samples(integrand, from, to, n, acc, threads)\n--\n\n"
      "The sum of samples of an integrand: (the bytes of an accumulator, ms)."},
-    {"sum_levels", gr_py_sum_levels, METH_O,
-     "sum_levels(matrices)\n--\n\n"
-     "The exact sums of columns, and of their squares: gr_levels in csrc/exact/proven_kernels.h."},
+    {"sum_levels", gr_py_sum_levels, METH_VARARGS,
+     "sum_levels(matrix, in_rows, has_x)\n--\n\n"
+     "The exact sums of rows or columns: gr_levels in csrc/exact/proven_kernels.h."},
     {"sum_digits", gr_py_sum_digits, METH_VARARGS,
      "sum_digits(array, rows, load, components, words, other=None)\n--\n\n"
      "Stores the words of the exact sum of each row of a flat array, or of products."},
