@@ -34,70 +34,111 @@ INLINE void load_columns(load_pair *load, size_t size, const unsigned char *in, 
     load(in, x);
 }
 
-/* Adds up a tile of columns, or a row, of which each GROUP elements are a row of columns. `of_x` is
- * the number of the first levels, those of x, or 0. */
+/* Adds x and its square. `of_x` is the number of the first levels, those of x, or 0. Without these,
+ * marks squares that have no exact rest as lost. */
+INLINE void add_with_square(doubles x, size_t size, int of_x, doubles *level, lanes64 *lost)
+{
+    enum { OF_SQUARES = GR_LEVELS - GR_LEVELS_OF_X };
+    doubles square = x * x;
+    if (of_x > 0)
+        add_to_levels(level, of_x, x, lost);
+    else if (size == sizeof(double))
+        *lost |= (lanes64)(magnitude(x) < 0x1p-480) & (lanes64)(x != 0);
+    add_to_levels(level + of_x, OF_SQUARES - (size < 8), square, lost);
+    if (size == sizeof(double))
+        add_to_levels(level + of_x + 1, OF_SQUARES - 1, rest_of_product(x, x, square), lost);
+}
+
+INLINE doubles larger_finite(doubles x, doubles most)
+{
+    x = magnitude(x);
+    return choose((lanes64)(x > most) & (lanes64)(x < __builtin_inf()), x, most);
+}
+
+/* 2^exponent is above all lanes. The exponent is at least `least`. */
+INLINE int exponent_above(doubles most, int least)
+{
+    for (int i = 0; i < WIDTH; i++) {
+        int one = (int)(((lanes64)most)[i] >> 52) - 1022;
+        least = one > least ? one : least;
+    }
+    return least;
+}
+
+/* Stores differences from the start, or their sum, which is exact too. They are nan where `lost`. */
+INLINE void store_levels(const doubles level[2], const lanes64 lost[2], doubles start, bool as_one,
+                         size_t columns, double *out)
+{
+    doubles sums[2];
+    for (int i = 0; i < 2; i++)
+        sums[i] = choose(lost[i] << 1 == 0, level[i] - start, __builtin_nan("") - start);
+    if (!as_one) {
+        memcpy(out, sums, (columns < GROUP ? columns : GROUP) * sizeof *out);
+        return;
+    }
+    sums[0] += sums[1];
+    *out = 0;
+    for (int i = 0; i < WIDTH; i++)
+        *out += sums[0][i];
+}
+
+/* Adds up a tile of columns, or a row, of which each GROUP elements are a row of columns. The
+ * levels are for numbers up to 2^MARGIN times as large as those of the first row. If there are
+ * larger ones, all is added again. */
 INLINE void add_levels_of(load_pair *load, size_t size, const gr_levels *of, int of_x,
                           const unsigned char *in, size_t n, size_t columns, double *out)
 {
-    enum { LEVELS = GR_LEVELS, MOST = 400 /* of an exponent */ };
-    int count = of_x + LEVELS - GR_LEVELS_OF_X;
-    doubles most = {0}, start[LEVELS], x[2];
-    size_t rows = of->in_rows ? (n - 1) / GROUP + 1 : n;
+    enum { LEVELS = GR_LEVELS, GROUPS = GR_LEVEL_GROUPS / GROUP, MOST = 400, MARGIN = 4 };
+    const int count = of_x + LEVELS - GR_LEVELS_OF_X;
+    size_t rows = of->in_rows ? (n - 1) / GROUP + 1 : n, together = of->in_rows ? rows : TOGETHER;
     ptrdiff_t step = of->in_rows ? GROUP * (ptrdiff_t)size : of->row_step;
-    for (size_t row = 0; row < rows; row++)
-        for (size_t first = 0; first < columns; first += GROUP) {
-            load_columns(load, size, in + (ptrdiff_t)row * step + first * size,
-                         of->in_rows ? n - row * GROUP : columns - first, x);
-            for (int i = 0; i < 2; i++) {
-                doubles new = magnitude(x[i]);
-                most = choose((lanes64)(new > most) & (lanes64)(new < __builtin_inf()), new, most);
-            }
-        }
-    int exponent = -1022; /* 2^exponent is above all finite magnitudes */
-    for (int i = 0; i < WIDTH; i++) {
-        int one = (int)(((lanes64)most)[i] >> 52) - 1022;
-        exponent = one > exponent ? one : exponent;
+    ptrdiff_t ahead = of->in_rows && n == of->n ? of->row_step : TOGETHER * step;
+    doubles level[GROUPS][LEVELS][2], start[LEVELS], most = {0}, x[2];
+    lanes64 lost[GROUPS][2];
+    for (size_t first = 0; first < columns; first += GROUP) {
+        load_columns(load, size, in + first * size, of->in_rows ? n : columns - first, x);
+        most = larger_finite(x[1], larger_finite(x[0], most));
     }
-    bool fits = exponent >= -MOST && exponent <= MOST; /* smaller x are below the last level */
-    start_levels(start, of_x, fits ? exponent : 0);
-    start_levels(start + of_x, LEVELS - GR_LEVELS_OF_X, fits ? 2 * exponent : 0);
-    lanes64 unfit = (fits ? 0 : INT64_MAX) - (lanes64){0};
-    doubles none = __builtin_nan("") - (doubles){0};
-    for (size_t first = 0; first < columns; first += GROUP, in += GROUP * size, out += GROUP) {
-        doubles level[2][LEVELS];
-        lanes64 lost[2] = {unfit, unfit};
-        for (int i = 0; i < 2; i++)
-            memcpy(level[i], start, sizeof start);
-        for (size_t row = 0; row < rows; row++) {
-            load_columns(load, size, in + (ptrdiff_t)row * step,
-                         of->in_rows ? n - row * GROUP : columns - first, x);
+    int exponent, above = exponent_above(most, -MOST) + MARGIN;
+    do {
+        exponent = above;
+        bool fits = exponent <= MOST; /* smaller x than 2^-MOST are below the last level */
+        start_levels(start, of_x, fits ? exponent : 0);
+        start_levels(start + of_x, LEVELS - GR_LEVELS_OF_X, fits ? 2 * exponent : 0);
+        for (size_t row = 0; row < rows; row += together)
+            for (size_t first = 0; first < columns; first += GROUP) {
+                doubles sums[2][LEVELS];
+                lanes64 marks[2] = {(fits ? 0 : 1) - (lanes64){0}, (fits ? 0 : 1) - (lanes64){0}};
+                for (int i = 0; i < 2; i++)
+#pragma GCC unroll 8
+                    for (int k = 0; k < count; k++)
+                        sums[i][k] = row ? level[first / GROUP][k][i] : start[k];
+                if (row)
+                    memcpy(marks, lost[first / GROUP], sizeof marks);
+                for (size_t r = row; r < rows && r < row + together; r++) {
+                    const unsigned char *at = in + (ptrdiff_t)r * step + first * size;
+                    load_columns(load, size, at, of->in_rows ? n - r * GROUP : columns - first, x);
+                    for (size_t i = 0; i < GROUP * size; i += 64)
+                        __builtin_prefetch((const void *)((uintptr_t)at + i + (uintptr_t)ahead), 0,
+                                           SECOND_LEVEL);
 #pragma GCC unroll 2
-            for (int i = 0; i < 2; i++) {
-                doubles square = x[i] * x[i];
-                if (of_x > 0)
-                    add_to_levels(level[i], of_x, x[i], &lost[i]);
-                add_to_levels(level[i] + of_x, count - of_x - (size < 8), square, &lost[i]);
-                if (size == sizeof(double))
-                    add_to_levels(level[i] + of_x + 1, count - of_x - 1,
-                                  rest_of_product(x[i], x[i], square), &lost[i]);
+                    for (int i = 0; i < 2; i++) {
+                        most = larger_finite(x[i], most);
+                        add_with_square(x[i], size, of_x, sums[i], &marks[i]);
+                    }
+                }
+                for (int i = 0; i < 2; i++)
+#pragma GCC unroll 8
+                    for (int k = 0; k < count; k++)
+                        level[first / GROUP][k][i] = sums[i][k];
+                memcpy(lost[first / GROUP], marks, sizeof marks);
             }
-        }
-        for (int k = 0; k < count; k++) {
-            doubles sums[2];
-            for (int i = 0; i < 2; i++)
-                sums[i] = choose(lost[i] << 1 == 0, level[i][k] - start[k], none);
-            double *to = out + (size_t)k * of->groups;
-            size_t left = columns - first < GROUP ? columns - first : GROUP;
-            if (of->in_rows) { /* the sum of the lanes is exact, too */
-                sums[0] += sums[1];
-                *to = 0;
-                for (int i = 0; i < WIDTH; i++)
-                    *to += sums[0][i];
-            } else {
-                memcpy(to, sums, left * sizeof *to);
-            }
-        }
-    }
+        above = exponent_above(most, -MOST);
+    } while (above > exponent);
+    for (size_t first = 0; first < columns; first += GROUP)
+        for (int k = 0; k < count; k++)
+            store_levels(level[first / GROUP][k], lost[first / GROUP], start[k], of->in_rows,
+                         columns - first, out + (size_t)k * of->groups + first);
 }
 
 INLINE void add_tile(load_pair *load, size_t size, const gr_levels *of, int of_x, size_t task)
