@@ -89,9 +89,13 @@ def _floats(array: Array, axes: tuple[int, ...], kind: int) -> Array | None:
     in_rows = n >= _SHORT and (inner in axes or groups < _FEW)
     if inner in axes and not in_rows and x.ndim > 2:
         x = np.ascontiguousarray(x)  # then reshape copies nothing
-    order = (*kept, *axes) if in_rows else (*axes, *kept)
-    rows = x.transpose(order).reshape(groups if in_rows else n, -1)
-    made = _with_squares(rows, in_rows, kind == digits.NORM)
+    axes = sorted(axes, key=lambda i: -abs(x.strides[i]))
+    x = x.transpose((*kept, *axes) if in_rows else (*axes, *kept))
+    parts = 1  # of a row of the matrix
+    if in_rows and inner in axes and x.shape[-1] >= _SHORT and not x.flags.c_contiguous:
+        parts = n // x.shape[-1]  # reshape copies nothing
+    rows = x.reshape(groups * parts if in_rows else n, -1)
+    made = _with_squares(rows, in_rows, kind == digits.NORM, parts)
     shape = [1 if i in axes else n for i, n in enumerate(array.shape)]
     return None if made is None else made.reshape(-1, *shape)
 
@@ -115,9 +119,11 @@ def _special(array: Array, axes: int | tuple[int, ...], sizes: bool = False) -> 
     return np.asarray(dtypes.quietly(np.sum, x, axis=axes, keepdims=True))
 
 
-def _with_squares(rows: Array, in_rows: bool, is_norm: bool) -> Array | None:
-    """Three floats for each sum of rows or columns, and for each of five sums of squares."""
-    groups, n = rows.shape if in_rows else rows.shape[::-1]
+def _with_squares(rows: Array, in_rows: bool, is_norm: bool, parts: int) -> Array | None:
+    """Three floats for each sum of rows or columns, and for each of five sums of squares.
+
+    A sum is that of several adjacent rows if these are its `parts`.
+    """
     if rows.strides[1] != rows.itemsize:
         rows = _in_c_order(rows)
     levels = _host.sum_levels(rows, in_rows, not is_norm)
@@ -128,13 +134,15 @@ def _with_squares(rows: Array, in_rows: bool, is_norm: bool) -> Array | None:
             return None
         levels[:, :, lost] = 0
         levels[0, 0, lost] = special
-    of_x, squares = levels[:, :-_SQUARES], _three_floats(levels[:, -_SQUARES:], (0,))
-    if squares is None or is_norm:
-        return None if squares is None else squares.reshape(-1, groups)[: 3 * _SQUARES + 1]
-    sums = _three_floats(of_x, (0, 1))
-    if sums is None:
+    levels = levels.reshape(*levels.shape[:2], -1, parts).transpose(0, 3, 1, 2)
+    levels = levels.reshape(-1, *levels.shape[2:])
+    made: list[Any] = [_three_floats(levels[:, -_SQUARES:], (0,))]
+    if not is_norm:
+        made.insert(0, _three_floats(levels[:, :-_SQUARES], (0, 1)))
+    if any(one is None for one in made):
         return None
-    return np.concatenate([sums, squares], axis=2).reshape(-1, groups)[: 3 * (1 + _SQUARES) + 1]
+    found = np.concatenate(made, axis=2)
+    return found.reshape(-1, found.shape[-1])[: 3 * found.shape[2] + 1]
 
 
 def _in_c_order(matrix: Array) -> Array:
