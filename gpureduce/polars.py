@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from gpureduce import exact
+from gpureduce import _host, exact
 from gpureduce.core.groups import SomeRows, some_rows
 
 __all__ = ["GroupBy", "group_by"]
@@ -51,13 +51,27 @@ def group_by(data: pl.DataFrame, *by: Any, **named_by: Any) -> GroupBy:
     keys = data.select(*by, **named_by)
     if not keys.width:
         raise ValueError("name at least one column as the key")
-    rows = pl.int_range(keys.height, dtype=pl.UInt32, eager=True).alias(_ROW)
-    found = keys.with_columns(rows).group_by(keys.columns, maintain_order=True).agg(_ROW)
-    ids = np.empty(keys.height, np.int32 if found.height < 2**31 else np.int64)
-    counts = found[_ROW].list.len().cast(pl.Int64).to_numpy()
-    numbers = np.arange(found.height, dtype=ids.dtype)
-    ids[found[_ROW].explode().to_numpy()] = np.repeat(numbers, counts)
-    return GroupBy(found.drop(_ROW), SomeRows(ids, counts), data.drop(keys.columns, strict=False))
+    rows, first = _numbered(keys)
+    return GroupBy(keys[first], rows, data.drop(keys.columns, strict=False))
+
+
+def _numbered(keys: pl.DataFrame) -> tuple[SomeRows, Any]:
+    """The group of each row, and the first row of each group. The order is that of first rows."""
+    codes, count = keys.to_series().to_physical(), keys.height
+    has_numbers = keys.width == 1 and codes.dtype.is_integer() and codes.null_count() < count
+    least: Any = codes.min() if has_numbers else 0
+    most: Any = codes.max() if has_numbers else max(count, 1)
+    if has_numbers and most - least <= 2 * count and -(2**62) < least and most < 2**62:
+        most += 1  # null
+        codes = codes.cast(pl.Int64).fill_null(most)
+    else:  # as Polars finds groups
+        rows, least, most = pl.int_range(count, eager=True).alias(_ROW), 0, max(count, 1)
+        codes = keys.with_columns(rows).select(pl.col(_ROW).first().over(keys.columns)).to_series()
+    ids = np.empty(count, np.int32 if count < 2**31 else np.int64)
+    counts, first = np.empty((2, min(count, most - least + 1)), np.int64)
+    numbers = np.full(most - least + 1, -1)
+    groups = _host.number_groups(codes.to_numpy(), least, ids, counts, first, numbers)
+    return SomeRows(ids, counts[:groups]), first[:groups]
 
 
 class GroupBy:

@@ -69,3 +69,17 @@ typedef enum {
  * id. After an interruption (threads/interrupts.h) the sums are invalid. */
 gr_segments_status gr_sum_segments_on_host(const gr_segments *request, int threads,
                                            size_t *bad_row);
+
+/* Keys of rows: integers from `least` to least + range - 1. */
+typedef struct {
+    const int64_t *keys;
+    size_t rows, range, most; /* `most`: entries of `counts` and `first` */
+    int64_t least;
+    int64_t *numbers; /* of the group of each key: -1 before the call */
+    void *ids;        /* the number of each row's group: int32_t or int64_t */
+    size_t ids_size;
+    int64_t *counts, *first; /* of each group, its number of rows and its first row */
+} gr_numbering;
+
+/* Numbers groups in the order of their first rows. Returns false if a key is out of range. */
+bool gr_number_groups(const gr_numbering *of, size_t *groups);

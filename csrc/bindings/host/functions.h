@@ -56,6 +56,7 @@ PyObject *gr_py_finish(PyObject *module, PyObject *args);
 PyObject *gr_py_rolling(PyObject *module, PyObject *args);
 PyObject *gr_py_running_sums(PyObject *module, PyObject *args);
 PyObject *gr_py_sum_segments(PyObject *module, PyObject *args);
+PyObject *gr_py_number_groups(PyObject *module, PyObject *args);
 PyObject *gr_py_sum_levels(PyObject *module, PyObject *args);
 PyObject *gr_py_finish_segments(PyObject *module, PyObject *args);
 PyObject *gr_py_cpu_error_factor(PyObject *module, PyObject *args);

@@ -136,6 +136,9 @@ static PyMethodDef methods[] = {
      "target, out, unknown, skips)\n--\n\n"
      "Stores what is made of sums by segment, rounded once, and marks the results that the sums do "
      "not tell: the first row whose id is out of range or -1."},
+    {"number_groups", gr_py_number_groups, METH_VARARGS,
+     "number_groups(keys, least, ids, counts, first, numbers)\n--\n\n"
+     "Numbers groups in the order of their first rows: gr_numbering in csrc/segments/segments.h."},
     {"cpu_error_factor", gr_py_cpu_error_factor, METH_VARARGS,
      "cpu_error_factor(n, load, acc)\n--\n\n"
      "The error bound of cpu_sum, divided by the sum of magnitudes."},

@@ -220,3 +220,36 @@ PyObject *gr_py_finish_segments(PyObject *Py_UNUSED(module), PyObject *args)
     Py_ssize_t bad = first_bad(&asked);
     return bad < -1 ? NULL : PyLong_FromSsize_t(bad);
 }
+
+PyObject *gr_py_number_groups(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyArrayObject *array[5];
+    void *data[5];
+    long long least;
+    if (!PyArg_ParseTuple(args, "O!LO!O!O!O!", &PyArray_Type, &array[0], &least, &PyArray_Type,
+                          &array[1], &PyArray_Type, &array[2], &PyArray_Type, &array[3],
+                          &PyArray_Type, &array[4]))
+        return NULL;
+    bool fits = PyArray_DIM(array[0], 0) == PyArray_DIM(array[1], 0) &&
+                PyArray_DIM(array[2], 0) == PyArray_DIM(array[3], 0);
+    for (int i = 0; i < 5; i++) {
+        data[i] = gr_data_of((PyObject *)array[i], (size_t)PyArray_NBYTES(array[i]));
+        int type = PyArray_TYPE(array[i]);
+        fits = fits && data[i] && PyArray_NDIM(array[i]) == 1 &&
+               (type == NPY_INT64 || (type == NPY_INT32 && i == 1));
+    }
+    if (!fits && refuse_shapes() < 0)
+        return NULL;
+    gr_numbering of = {
+        data[0], (size_t)PyArray_SIZE(array[0]), (size_t)PyArray_SIZE(array[4]),
+        (size_t)PyArray_SIZE(array[2]), least, data[4], data[1],
+        (size_t)PyArray_ITEMSIZE(array[1]), data[2], data[3],
+    };
+    size_t groups;
+    gr_without_gil call;
+    gr_drop_gil(&call);
+    bool done = gr_number_groups(&of, &groups);
+    if (gr_take_gil(&call) < 0 || (!done && refuse_shapes() < 0))
+        return NULL;
+    return PyLong_FromSize_t(groups);
+}
