@@ -52,18 +52,21 @@ def group_by(data: pl.DataFrame, *by: Any, **named_by: Any) -> GroupBy:
     if not keys.width:
         raise ValueError("name at least one column as the key")
     rows, first = _numbered(keys)
-    return GroupBy(keys[first], rows, data.drop(keys.columns, strict=False))
+    others = pl.DataFrame([column for column in data if column.name not in keys.columns])
+    return GroupBy(keys[first], rows, others)
 
 
 def _numbered(keys: pl.DataFrame) -> tuple[SomeRows, Any]:
     """The group of each row, and the first row of each group. The order is that of first rows."""
-    codes, count = keys.to_series().to_physical(), keys.height
+    codes, count = keys.to_series(), keys.height
+    codes = codes if codes.dtype.is_integer() else codes.to_physical()
     has_numbers = keys.width == 1 and codes.dtype.is_integer() and codes.null_count() < count
     least: Any = codes.min() if has_numbers else 0
     most: Any = codes.max() if has_numbers else max(count, 1)
-    if has_numbers and most - least <= 2 * count and -(2**62) < least and most < 2**62:
+    if has_numbers and most - least <= 2 * count and least > -(2**62) and most < 2**62:
         most += 1  # null
-        codes = codes.cast(pl.Int64).fill_null(most)
+        codes = codes.cast(pl.Int64)
+        codes = codes.fill_null(most) if codes.null_count() else codes
     else:  # as Polars finds groups
         rows, least, most = pl.int_range(count, eager=True).alias(_ROW), 0, max(count, 1)
         codes = keys.with_columns(rows).select(pl.col(_ROW).first().over(keys.columns)).to_series()
@@ -115,7 +118,7 @@ class GroupBy:
 
     def _made(self, kind: str, least: int, **how: Any) -> pl.DataFrame:
         columns = [self._one(kind, least, column, how) for column in self._data]
-        return self._keys.with_columns(columns)
+        return self._keys.hstack(columns)
 
     def _one(self, kind: str, least: int, column: pl.Series, how: dict[str, Any]) -> pl.Series:
         dtype, rows, size = column.dtype, self._rows, self._keys.height

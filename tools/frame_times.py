@@ -2,7 +2,7 @@
 
     python tools/frame_times.py --output notebooks/data/frames_cpu.json
 
-Both calls of a case take turns, so that other programs slow both of them.
+The calls of a case take turns, so that other programs slow all of them.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ def by_group(rows: int, segments: int) -> Iterator[Group]:
         ours = getattr(gpureduce.polars.GroupBy, kind)
         calls = {
             "gpureduce": lambda ours=ours: ours(gpureduce.polars.group_by(table, "k")),
+            "pandas": functools.partial(pandas_of, pd.DataFrame.groupby, frame),
             "polars": lambda how=how: table.group_by("k", maintain_order=True).agg(how),
         }
         yield group({"measure": "polars", "ids": "integers"} | size, rows, calls)

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from gpureduce import exact
+from gpureduce import _host, exact
 
 pl = pytest.importorskip("polars")
 pytest.importorskip("polars.testing")
@@ -48,6 +48,35 @@ def test_bits_are_those_of_each_group_in_any_order():
             some = data.sample(fraction=1, shuffle=True, seed=seed)
             found = getattr(gp.group_by(some, "k")[column], name)().sort("k")[column]
             np.testing.assert_array_equal(found.to_numpy(), np.array(right))
+
+
+KEYS = {
+    "close": [5, 3, 5, 4], "far apart": [-(2**62), 7, 2**62, 7],
+    "above int64": [2**63, 2**63 + 1, 2**63, 2**63], "text": list("baab"),
+    "small": pl.Series([9, 8, 9, 9], dtype=pl.Int8), "lists": [[1], [2], [1], [1]],
+    "wide": pl.Series([2, 1, 1, 2], dtype=pl.Int128),
+    "categories": pl.Series(list("baab")).cast(pl.Categorical),
+    "dates": pl.Series([3, 1, 1, 3], dtype=pl.Int32).cast(pl.Date),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KEYS)
+@pytest.mark.parametrize("missing", [(), (1,), (0, 2), range(4)])
+def test_keys_of_any_dtype_and_nulls(name, missing):
+    data = pl.DataFrame({"k": pl.Series(KEYS[name]), "x": [1.0, 2.0, 4.0, 8.0]})
+    known = [i not in missing for i in range(4)]
+    data = data.with_columns(pl.when(pl.Series(known)).then("k").alias("k"))
+    right = data.group_by("k", maintain_order=True).agg(pl.col("x").sum())
+    pl.testing.assert_frame_equal(gp.group_by(data, "k").sum(), right)
+    assert gp.group_by(data[["k"]], "k").sum().shape == (len(right), 1)
+
+
+def test_groups_have_numbers_of_keys_in_range():
+    ids, rest = np.zeros(3, np.int32), (np.zeros(2, np.int64), np.zeros(2, np.int64))
+    with pytest.raises(ValueError, match="changed"):
+        _host.number_groups(np.array([4, 9, 5]), 4, ids, *rest, np.full(2, -1))
+    assert _host.number_groups(np.array([5, 4, 5]), 4, ids, *rest, np.full(2, -1)) == 2
+    assert (ids.tolist(), *(one.tolist() for one in rest)) == ([0, 1, 0], [2, 1], [0, 1])
 
 
 def test_empty_frames_and_errors():
