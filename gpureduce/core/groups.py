@@ -358,8 +358,8 @@ class Segments(NamedTuple):
         """The error for the first id that is out of range."""
         return self.wrong(rows, (False, place, operator.index(self.ids[place]), 0))
 
-    def rows_of(self, which: Array, rows: int) -> Iterator[tuple[int, Array]]:
-        """The numbers of the rows of some segments, segment by segment."""
+    def rows_of(self, which: Array, rows: int) -> Iterator[tuple[Array, Array]]:
+        """Segments of as many rows, and the numbers of these: a column for each segment."""
         if not len(which):
             return
         ids = self.ids_of(0, rows)
@@ -367,9 +367,10 @@ class Segments(NamedTuple):
         wanted[which] = True
         found = np.flatnonzero(wanted[ids])
         found = found[np.argsort(ids[found], kind="stable")]
-        ends = np.searchsorted(ids[found], which, side="right")
-        for k, start, end in zip(which.tolist(), [0, *ends[:-1]], ends, strict=True):
-            yield k, found[start:end]
+        starts, ends = (np.searchsorted(ids[found], which, side) for side in ("left", "right"))
+        for n in np.unique(ends - starts).tolist():
+            some = ends - starts == n
+            yield which[some], found[starts[some] + np.arange(n)[:, None]]
 
     def no_room(self) -> MemoryError:
         """The error if there is no memory for the sums."""

@@ -72,8 +72,8 @@ def by_segment(
 ) -> tuple[Array, Array]:  # fmt: skip
     """The results of all segments, and their numbers of elements: flat.
 
-    `arrays` are the real parts of the values. `alone` computes single segments from rows, where the
-    sums do not prove the result.
+    `arrays` are the real parts of the values. `alone` computes segments of as many rows from the
+    numbers of their rows, where the sums do not prove the result.
     """
     rows, columns = len(arrays[0]), int(np.prod(arrays[0].shape[1:], dtype=np.int64))
     counts = run_host.counts_by_segment(segments, rows)
@@ -98,10 +98,10 @@ def by_segment(
             raise segments.wrong_id(rows, bad)
     if not unknown.any():
         return out, n
-    which = np.unique(np.flatnonzero(unknown) // max(columns, 1))
-    for k, some in segments.rows_of(which, rows):
-        here = slice(k * columns, (k + 1) * columns)
-        out[here] = np.where(unknown[here], alone(some).reshape(-1), out[here])
+    found, marks = out.reshape(-1, columns), unknown.reshape(-1, columns)
+    for which, some in segments.rows_of(np.flatnonzero(marks.any(1)), rows):
+        again = alone(some).reshape(-1, columns)
+        found[which] = np.where(marks[which], again, found[which])
     return out, n
 
 

@@ -233,7 +233,7 @@ class Rows:
         self, how: Finish, part: np.dtype[Any], alone: Any,
         arrays: tuple[Array, ...] | None = None,
     ) -> tuple[Array, Array]:  # fmt: skip
-        """Flat results and element counts. `alone` computes one segment from its rows."""
+        """Flat results and element counts. `alone` computes segments along the first axis."""
         some = self.call.parts() if arrays is None else arrays
 
         def again(rows: Array) -> Array:

@@ -71,6 +71,18 @@ def test_long_segments_and_results_of_another_dtype():
         agree(found, np.array([whole(x[a:b], dtype="float64", **how) for a, b in pairs]))
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of segments without elements
+@pytest.mark.parametrize("columns", [(), (2,)])
+def test_segments_around_means_of_their_own(columns):
+    rng = np.random.default_rng(3)
+    ids = np.append(rng.integers(1, 40, 200), [41, 43, 43])  # 0 and 42 are empty
+    x = rng.standard_normal((203, *columns)) + (1e9 * rng.standard_normal((44, *columns)))[ids]
+    for by_segment, whole, how in CALLS:
+        found = by_segment(x, ids, **how)
+        for k in set(ids.tolist()) - ({41} if how else set()):
+            agree(found[k], whole(x[ids == k], axis=0, **how))
+
+
 def test_infinities_and_nans_stay_in_their_segments():
     x = np.array([1.0, np.inf, 2.0, np.nan, -np.inf, 4.0])
     assert exact.segment_mean(x, [0, 1, 0, 2, 3, 0])[[0, 1, 3]].tolist() == [7 / 3, np.inf, -np.inf]

@@ -116,6 +116,20 @@ def test_squares_of_chunks_are_floats(dtype, shape, axis):
 
 
 # As dask/array/tests/test_reductions.py does: shapes, `_meta` and values beside NumPy's.
+@pytest.mark.parametrize("tiny", [0.0, 2.0**-470, 2.0**-490, 2.0**-600, 5e-324])
+def test_squares_that_float64_may_not_hold(tiny):
+    array = np.full((3, 40, 40), tiny)
+    array[1, ::7] = 2.0**-300
+    array[2, 20:, 20:] = [[1.0] * 20] * 19 + [[3e7] * 20]  # far above the first row
+    for axes, name in itertools.product([(1,), (2,), (1, 2), (0, 1, 2)], ["norm", "std"]):
+        for part in (array, array[:, ::2], np.asfortranarray(array)):
+            kind = digits.NORM if name == "norm" else digits.STD
+            block = chunk_sums.of_chunk(part, axes, kind)
+            found = chunk_sums.finished(chunk_sums.merged([block]), kind, np.dtype("f8"))
+            right = getattr(exact, name)(part, axis=axes, keepdims=True)
+            np.testing.assert_array_equal(found, right)
+
+
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("keepdims", [False, True])
