@@ -65,7 +65,7 @@ INLINE int exponent_above(doubles most, int least)
     return least;
 }
 
-/* Stores differences from the start, or their sum, which is exact too. They are nan where `lost`. */
+/* Stores differences from the start, or their exact sum. They are nan where `lost`. */
 INLINE void store_levels(const doubles level[2], const lanes64 lost[2], doubles start, bool as_one,
                          size_t columns, double *out)
 {

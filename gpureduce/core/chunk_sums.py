@@ -89,7 +89,7 @@ def _floats(array: Array, axes: tuple[int, ...], kind: int) -> Array | None:
     in_rows = n >= _SHORT and (inner in axes or groups < _FEW)
     if inner in axes and not in_rows and x.ndim > 2:
         x = np.ascontiguousarray(x)  # then reshape copies nothing
-    axes = sorted(axes, key=lambda i: -abs(x.strides[i]))
+    axes = (*sorted(axes, key=lambda i: -abs(x.strides[i])),)
     x = x.transpose((*kept, *axes) if in_rows else (*axes, *kept))
     parts = 1  # of a row of the matrix
     if in_rows and inner in axes and x.shape[-1] >= _SHORT and not x.flags.c_contiguous:

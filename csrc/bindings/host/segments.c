@@ -230,21 +230,25 @@ PyObject *gr_py_number_groups(PyObject *Py_UNUSED(module), PyObject *args)
                           &array[1], &PyArray_Type, &array[2], &PyArray_Type, &array[3],
                           &PyArray_Type, &array[4]))
         return NULL;
-    bool fits = PyArray_DIM(array[0], 0) == PyArray_DIM(array[1], 0) &&
-                PyArray_DIM(array[2], 0) == PyArray_DIM(array[3], 0);
+    bool fits = PyArray_SIZE(array[0]) == PyArray_SIZE(array[1]) &&
+                PyArray_SIZE(array[2]) == PyArray_SIZE(array[3]);
     for (int i = 0; i < 5; i++) {
         data[i] = gr_data_of((PyObject *)array[i], (size_t)PyArray_NBYTES(array[i]));
         int type = PyArray_TYPE(array[i]);
-        fits = fits && data[i] && PyArray_NDIM(array[i]) == 1 &&
-               (type == NPY_INT64 || (type == NPY_INT32 && i == 1));
+        fits = fits && data[i] && (type == NPY_INT64 || (type == NPY_INT32 && i == 1));
     }
     if (!fits && refuse_shapes() < 0)
         return NULL;
-    gr_numbering of = {
-        data[0], (size_t)PyArray_SIZE(array[0]), (size_t)PyArray_SIZE(array[4]),
-        (size_t)PyArray_SIZE(array[2]), least, data[4], data[1],
-        (size_t)PyArray_ITEMSIZE(array[1]), data[2], data[3],
-    };
+    gr_numbering of = {.keys = data[0],
+                       .rows = (size_t)PyArray_SIZE(array[0]),
+                       .range = (size_t)PyArray_SIZE(array[4]),
+                       .most = (size_t)PyArray_SIZE(array[2]),
+                       .least = least,
+                       .numbers = data[4],
+                       .ids = data[1],
+                       .ids_size = (size_t)PyArray_ITEMSIZE(array[1]),
+                       .counts = data[2],
+                       .first = data[3]};
     size_t groups;
     gr_without_gil call;
     gr_drop_gil(&call);
