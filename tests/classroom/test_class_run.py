@@ -29,6 +29,7 @@ pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="no compiler")
 SPEC = """title = "T <b>"
 kernel = "my_rung"
 dtypes = ["int32"]
+blocks = "64"
 [[require]]
 rule = "compiles"
 given = true

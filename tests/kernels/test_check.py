@@ -27,13 +27,13 @@ def test_a_right_kernel():
     assert verdict.comparison.nearest.name in ("sequential", "unroll_tail")
     assert verdict.hint[0] == "first_add"
     assert "nothing wrong found" in str(verdict)
-    assert gpureduce.check(TREE, "int32", hint=False).hint is None
+    assert gpureduce.check(TREE, "int32", hint=False, blocks=64).hint is None
 
 
 def test_the_loop_is_quick():
     text = TREE.replace("my_rung", f"rung_{time.time_ns()}")
     first = gpureduce.check(text, "int32")
-    again = gpureduce.check(text, "int32")
+    again = gpureduce.check(text, "int32", blocks=64)
     assert first and again
     assert first.compile_s < 5 and first.seconds < 15  # 0.3 and 1 s on a quiet core
     assert again.compile_s < 0.5
@@ -44,7 +44,7 @@ def test_a_ticket_that_is_not_left_at_zero():
     text = gpureduce.source("last_block").text
     left = text.replace("atomicInc(ticket, gridDim.x - 1)", "atomicAdd(ticket, 1u)")
     assert left != text
-    verdict = gpureduce.check(left, "int32")
+    verdict = gpureduce.check(left, "int32", blocks=64)
     assert not verdict.right and "a second sum with the same scratch" in verdict.failures[0].fault
 
 
@@ -74,7 +74,7 @@ def test_the_five_wrong_kernels_of_the_documentation(name, said):
     ], 3),
 )  # fmt: skip
 def test_elements_that_are_left_out(bug, n, elements):
-    verdict = gpureduce.check(TREE.replace("i < n ?", f"{bug} ?"), "int32")
+    verdict = gpureduce.check(TREE.replace("i < n ?", f"{bug} ?"), "int32", blocks=32)
     failure = verdict.failures[0]
     assert (failure.case.n, failure.elements) == (n, elements)
     assert f"n = {n}, block = 32, int32" in str(verdict) and elements in str(verdict)
@@ -83,7 +83,7 @@ def test_elements_that_are_left_out(bug, n, elements):
 def test_elements_that_are_added_twice():
     body = "if (i < n) atomicAdd(out, in[i]); if (i == 40 && i < n) atomicAdd(out, 2 * in[i]);"
     head = "size_t i = blockIdx.x * blockDim.x + threadIdx.x; "
-    made = gpureduce.kernel(plain(head + body))
+    made = gpureduce.kernel(plain(head + body), blocks=64)
     verdict = gpureduce.check(made)
     failure = verdict.failures[0]
     assert failure.counted == ((40, 3),)
@@ -107,20 +107,22 @@ def test_a_replay_opens_where_an_element_is_lost_or_added_twice():
     }
     if (t == 0) out[blockIdx.x] = s[0];
 }"""
-    made = gpureduce.kernel(tree)  # 96 threads: 48, 24, 12, 6, 3, 1 leaves out a word
+    made = gpureduce.kernel(tree, blocks=96)  # 96 threads: 48, 24, 12, 6, 3, 1 leaves out a word
     lost = replaying.failing(made, gpureduce.check(made))
     assert lost.block == 96 and lost.sentences[lost.start].startswith(
         "Line 8: lanes 0 to 2 of warp 0 write s[0..2]"
     )
     again = "if (half == 1 && t == 0) s[0] += s[1];"
-    made = gpureduce.kernel(tree.replace("        __sync", f"        {again}\n        __sync"))
+    made = gpureduce.kernel(
+        tree.replace("        __sync", f"        {again}\n        __sync"), blocks=64
+    )
     twice = replaying.failing(made, gpureduce.check(made))
     assert twice.sentences[twice.start].startswith("Line 9: lane 0")
     assert "writes s[0]" in twice.sentences[twice.start]
 
 
 def test_a_constant_is_no_sum_of_elements():
-    verdict = gpureduce.check(plain("if (threadIdx.x + blockIdx.x == 0) out[0] = 42;"))
+    verdict = gpureduce.check(plain("if (threadIdx.x + blockIdx.x == 0) out[0] = 42;"), blocks=64)
     assert not verdict.right and verdict.failures[0].counted == ()
 
 
@@ -137,7 +139,7 @@ def test_numbers_that_are_special(dtype, body, numbers):
         f"for (size_t i = 0; i < n; i++) {{ {body} }}\nout[0] = sum;",
         dtype,
     )
-    verdict = gpureduce.check(text)
+    verdict = gpureduce.check(text, blocks=64)
     assert verdict.failures[0].case.numbers == numbers
 
 
@@ -149,7 +151,7 @@ def test_integers_that_wrap_around():
         "int",
         "int",
     )
-    assert not gpureduce.check(text).right
+    assert not gpureduce.check(text, blocks=64).right
 
 
 @pytest.mark.parametrize(("adds_in", "right"), [("double", True), ("float", False)])
@@ -160,7 +162,7 @@ def test_floats_are_held_against_a_bound(adds_in, right):
         "float",
         "double",
     )
-    assert gpureduce.check(text).right is right
+    assert gpureduce.check(text, blocks=64).right is right
 
 
 @pytest.mark.parametrize(
@@ -182,7 +184,7 @@ def test_floats_are_held_against_a_bound(adds_in, right):
     ],
 )
 def test_a_hostile_kernel(body, message):
-    verdict = gpureduce.check(alone(body))
+    verdict = gpureduce.check(alone(body), blocks=64)
     assert not verdict and message in verdict.failures[0].fault
     if any(words in message for words in ("in[", "out[9]", "no memory", "outside all memory")):
         assert verdict.failures[0].fault.startswith("line 2: thread ")
@@ -202,14 +204,15 @@ def test_a_fault_in_an_atomic_while_counting_names_the_kernels_line():
 
 
 def test_a_split_barrier_and_a_deadlock():
-    verdict = gpureduce.check(gpureduce.source("divergent_barrier").text, "int32")
+    verdict = gpureduce.check(gpureduce.source("divergent_barrier").text, "int32", blocks=64)
     assert verdict.races.barriers and "part of a block misses a barrier" in verdict.headline
     dead = gpureduce.check(alone("if (threadIdx.x % 32) __syncthreads(); else __syncwarp();"))
     assert "deadlock" in dead.failures[0].fault
 
 
 def test_a_kernel_that_prints():
-    quiet = gpureduce.check(alone('if (threadIdx.x == 0 && n == 97) printf("n is %d\\n", int(n));'))
+    text = alone('if (threadIdx.x == 0 && n == 97) printf("n is %d\\n", int(n));')
+    quiet = gpureduce.check(text, blocks=64)
     assert "n is 97\n" in quiet.printed and "The kernel printed" in str(quiet)
     loud = alone('while (n > 100) printf("0123456789\\n");')
     loud = gpureduce.check(gpureduce.kernel(loud, limits=gpureduce.Limits(seconds=1)))
@@ -218,7 +221,7 @@ def test_a_kernel_that_prints():
 
 
 def test_json_and_html():
-    verdict = gpureduce.check(gpureduce.source("missing_barrier").text, ["int32"])
+    verdict = gpureduce.check(gpureduce.source("missing_barrier").text, ["int32"], blocks=256)
     plainly = json.loads(verdict.to_json())
     assert plainly["passes"] is False and plainly["failures"][0]["n"] == 4
     assert plainly["races"]["races"][0]["missing"] == "__syncthreads()"
@@ -257,15 +260,16 @@ def test_another_seed_tries_other_sizes():
     assert first == again and len(other - first) > 5
     n = min(n for n in other - first if n > 2000)
     text = TREE.replace("i < n ?", f"i < n && n != {n} ?")
-    assert gpureduce.check(text, "int32") and not gpureduce.check(text, "int32", seed=1)
+    made = gpureduce.kernel(text, blocks=trials.BLOCKS[n % len(trials.BLOCKS)])
+    assert gpureduce.check(made, "int32") and not gpureduce.check(made, "int32", seed=1)
 
 
 def test_every_dtype():
     names = [name for name in gpureduce.kernel(TREE).dtypes if name != "bfloat16"]
     assert len(names) == 12
-    verdict = gpureduce.check(TREE, names[1::6])
+    verdict = gpureduce.check(TREE, names[1::6], blocks=64)
     assert verdict and verdict.dtypes == tuple(names[1::6])
-    wrong = gpureduce.check(TREE.replace("i < n ?", "i + 1 < n ?"), names[::6])
+    wrong = gpureduce.check(TREE.replace("i < n ?", "i + 1 < n ?"), names[::6], blocks=64)
     assert [f.case.dtype for f in wrong.failures] == names[::6]
     assert all(f.case.n <= 4 and f.elements.endswith("left out") for f in wrong.failures)
 
@@ -295,7 +299,7 @@ def test_hints_lead_up_the_ladder(rung, hint):
 
 def test_a_tree_in_global_memory_is_sent_to_shared_memory():
     text = gpureduce.source("global_tree").text
-    verdict = gpureduce.check(gpureduce.kernel(text, scratch="thread"), "int32")
+    verdict = gpureduce.check(gpureduce.kernel(text, scratch="thread"), "int32", blocks=64)
     assert verdict and verdict.hint[0] == "interleaved_mod"
 
 
@@ -306,7 +310,7 @@ def test_the_nearest_rung_is_that_of_most_counters():
         "Acc sum = 0; for (; i < n; i += size_t(gridDim.x) * blockDim.x) sum += Acc(in[i]);"
         " partial[tid] = sum;",
     )
-    verdict = gpureduce.check(many, "int32")
+    verdict = gpureduce.check(many, "int32", blocks=64)
     assert verdict and verdict.comparison.nearest.name == "cascade"
     assert "my_rung (yours, " in " ".join(str(verdict).split())
     assert "warps at barriers" in verdict.counts() and "in all" in verdict.counts()
@@ -315,7 +319,7 @@ def test_the_nearest_rung_is_that_of_most_counters():
 def test_a_small_difference_is_told_as_such():
     """One of 33 barriers more is not "1.03 times as many"."""
     more = TREE.replace("out[blockIdx.x] =", "__syncwarp(1); out[blockIdx.x] =")
-    own = gpureduce.check(more, "int32").comparison
+    own = gpureduce.check(more, "int32", blocks=64).comparison
     for theirs, said in ((2049, "has 2 more loads (2,051, and 2,049 there)"),
                          (2053, "has 2 fewer loads (2,051, and 2,053 there)"),
                          (1000, "has 2.05 times as many loads"),
@@ -325,7 +329,7 @@ def test_a_small_difference_is_told_as_such():
 
 def test_a_read_behind_the_last_element_is_named():
     """Only the sizes whose last element ends at a multiple of 16 bytes fault: they are shown."""
-    verdict = gpureduce.check(TREE.replace("Acc(in[i])", "Acc(in[i]) + Acc(in[i + 1])"))
+    verdict = gpureduce.check(TREE.replace("Acc(in[i])", "Acc(in[i]) + Acc(in[i + 1])"), blocks=64)
     assert len(verdict.failures) == 2
     for failure in verdict.failures:
         assert failure.case.n == 4 and "reads in[4]; in has 4 elements" in failure.fault
@@ -359,7 +363,7 @@ _ENDED = {
 @pytest.mark.parametrize("name", some(_ENDED, 2))
 def test_threads_that_end_without_their_warps_barrier(name):
     """As if they had arrived: the sums are right on the emulator, and on today's cards."""
-    verdict = gpureduce.check(_ENDED[name], "int32", device="emulator")
+    verdict = gpureduce.check(_ENDED[name], "int32", device="emulator", blocks=64)
     assert verdict.right and not verdict, str(verdict)
     (barrier,) = verdict.races.barriers
     assert barrier.ended and "have ended" in str(barrier) and "never reaches" in str(barrier)
@@ -368,7 +372,7 @@ def test_threads_that_end_without_their_warps_barrier(name):
 
 def test_whole_warps_may_return_before_a_barrier():
     text = _before_the_store("    if (tid >= 32)\n        return;\n    __syncthreads();")
-    assert gpureduce.check(text, "int32", device="emulator")
+    assert gpureduce.check(text, "int32", device="emulator", blocks=64)
 
 
 def test_a_replay_of_a_kernel_for_a_large_constant_shows_fewer_elements():

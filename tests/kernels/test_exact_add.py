@@ -73,7 +73,7 @@ TEXTS = {
 @needs_compiler
 @pytest.mark.parametrize("name", some(["shared", "by warp", "global", "double"], 4))
 def test_it_is_right_and_has_no_race(name):
-    verdict = gpureduce.check(TEXTS[name], hint=False)
+    verdict = gpureduce.check(TEXTS[name], hint=False, blocks=64)
     assert verdict, verdict
     assert "No race and no split barrier" in str(verdict)
 
@@ -96,7 +96,7 @@ def test_any_order_gives_the_same_bits(name):
 @needs_compiler
 def test_a_sum_that_is_read_too_early_is_a_race():
     text = in_global().replace("    __threadfence();\n    __syncthreads();\n", "", 1)
-    verdict = gpureduce.check(text, hint=False)
+    verdict = gpureduce.check(text, hint=False, blocks=64)
     assert not verdict
 
 

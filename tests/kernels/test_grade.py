@@ -13,7 +13,7 @@ import gpureduce
 from gpureduce.classroom import assignments
 from gpureduce.cli.main import main
 from gpureduce.kernels import process
-from user_kernels import TREE, some
+from user_kernels import ONE_BLOCK, TREE, some
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="no compiler")
 ASSIGNMENTS = Path(__file__).resolve().parents[2] / "notebooks" / "assignments"
@@ -55,7 +55,7 @@ RULES = {
 
 def test_rules():
     require = [{"rule": rule, "points": 5} for rule in RULES]
-    grade = gpureduce.grade(TREE, {"dtypes": ["int32"], "require": require})
+    grade = gpureduce.grade(TREE, {**ONE_BLOCK, "require": require})
     assert {row.rule: row.holds for row in grade.rows} == RULES, str(grade)
     assert grade.points == 5.0 * sum(RULES.values())
     assert all(bool(row.why) is not row.holds for row in grade.rows)
@@ -102,7 +102,7 @@ def test_a_seed_that_cannot_be(seed, error):
 
 def test_a_spec_fixes_the_launch():
     """Whatever the text or the caller asks for; the row says so."""
-    spec = {"dtypes": ["int32"], "require": [{"rule": "right"}]}
+    spec = {**ONE_BLOCK, "require": [{"rule": "right"}]}
     fixed = {**spec, "launch": {"finishes": False, "alone": False}}
     text = (ASSIGNMENTS / "first_tree" / "wrong" / "one_warp_alone.cu").read_text()
     assert gpureduce.grade(text, spec).points == 1
@@ -114,7 +114,7 @@ def test_a_spec_fixes_the_launch():
 
 
 def test_counts_hold_for_a_second_size_and_block():
-    spec = {"dtypes": ["int32"], "require": [{"rule": "atomics == 0"}]}
+    spec = {**ONE_BLOCK, "require": [{"rule": "atomics == 0"}]}
     special = TREE.replace(
         "    unsigned tid", "    if (n != 65536 && n > 20000 && n < 2 << 17)\n"
         "        atomicAdd(&out[blockIdx.x], Acc(0));\n    unsigned tid",
@@ -126,7 +126,7 @@ def test_counts_hold_for_a_second_size_and_block():
 def test_a_sum_that_is_wrong_for_the_counted_size():
     text = (ASSIGNMENTS / "no_conflicts" / "wrong" / "wrong_for_the_counted_size.cu").read_text()
     rules = [{"rule": "right"}, {"rule": "atomics == 0"}]
-    grade = gpureduce.grade(text, {"dtypes": ["int32"], "require": rules})
+    grade = gpureduce.grade(text, {"dtypes": ["int32"], "blocks": "256", "require": rules})
     assert grade.points == 0 and "Wrong for n = 65536, block = 256" in grade.rows[0].why
 
 
@@ -140,7 +140,7 @@ def test_files_that_are_no_specs(tmp_path):
 
 def test_forms_of_a_grade(tmp_path, capsys):
     spec = {"title": "T", "require": [{"rule": "right", "points": 2}, {"rule": "use foo"}],
-            "dtypes": ["int32"]}  # fmt: skip
+            **ONE_BLOCK}  # fmt: skip
     grade = gpureduce.grade(TREE, spec)
     assert float(grade) == 2 and grade.most == 3 and "T: 2 of 3 points" in str(grade)
     told = json.loads(grade.to_json())
@@ -154,7 +154,7 @@ def test_forms_of_a_grade(tmp_path, capsys):
         (0, 1, "failed"),
     ]
     (tmp_path / "spec.toml").write_text(
-        'dtypes = ["int32"]\n[[require]]\nrule = "right"\npoints = 4\n'
+        'dtypes = ["int32"]\nblocks = "64"\n[[require]]\nrule = "right"\npoints = 4\n'
     )
     (tmp_path / "my.cu").write_text(TREE)
     paths = [str(tmp_path / "spec.toml"), str(tmp_path / "my.cu")]
@@ -170,7 +170,7 @@ def test_forms_of_a_grade(tmp_path, capsys):
 
 def test_reasons_are_printed_in_full():
     wrong = TREE.replace("i < n ?", "i + 1 < n ?")
-    shown = str(gpureduce.grade(wrong, {"require": [{"rule": "right"}], "dtypes": ["int32"]}))
+    shown = str(gpureduce.grade(wrong, {"require": [{"rule": "right"}], **ONE_BLOCK}))
     table, _, below = shown.partition("right:\n")
     assert ":" not in table.splitlines()[-2] and "the sum is" in below and "left out" in below
 
@@ -215,7 +215,7 @@ def test_files_that_do_not_end_or_are_nested_too_deeply(tmp_path):
 
 def test_what_a_task_needs_is_said_once():
     spec = {"dtypes": ["int32", "float32"], "require": [{"rule": "compiles"}, {"rule": "right"}]}
-    spec["blocks"] = "powers_of_two"
+    spec["blocks"] = "64"
     text = TREE.replace("template <typename In, typename Acc> ", "")
     text = text.replace("(In in, Acc *", "(const int *in, int *").replace("Acc", "int")
     said = str(gpureduce.grade(text, spec))
@@ -227,7 +227,9 @@ def test_what_a_task_needs_is_said_once():
 
 def test_one_of_several_kernels_is_graded(tmp_path, capsys):
     (tmp_path / "my.cu").write_text(TREE + TREE.replace("my_rung", "two"))
-    (tmp_path / "spec.toml").write_text('[[require]]\nrule = "compiles"\n')
+    (tmp_path / "spec.toml").write_text(
+        'dtypes = ["int32"]\nblocks = "64"\n[[require]]\nrule = "compiles"\n'
+    )
     file, spec = str(tmp_path / "my.cu"), str(tmp_path / "spec.toml")
     for words in ([f"{file}:two"], [file, "--name", "two"]):
         assert main(["grade", spec, *words]) == 0 and "1 of 1 points" in capsys.readouterr().out
@@ -239,7 +241,7 @@ def test_one_of_several_kernels_is_graded(tmp_path, capsys):
 def test_given_rules_earn_only_beside_another_one():
     rules = [{"rule": "compiles", "given": True}, {"rule": "no races", "given": True}]
     rules += [{"rule": "right assuming powers_of_two"}, {"rule": "right"}, {"rule": "lines <= 99"}]
-    spec = {"dtypes": ["int32"], "require": rules}
+    spec = {"dtypes": ["int32"], "blocks": "64,96,128", "require": rules}
     start = TREE.replace("for (", "for (; false;) for (")
     halving = TREE.replace("stride = 512", "stride = blockDim.x / 2").replace(
         " && tid + stride < blockDim.x", ""
@@ -263,7 +265,7 @@ def test_the_dtypes_are_the_kernels_own():
     text = TREE.replace("template <typename In, typename Acc> ", "")
     text = text.replace("(In in, Acc *", "(const float *in, float *").replace("Acc", "float")
     for own in ({}, {"dtypes": "own"}):
-        spec = {"require": [{"rule": "right"}, {"rule": "atomics == 0"}], **own}
+        spec = {"require": [{"rule": "right"}, {"rule": "atomics == 0"}], "blocks": "64", **own}
         grade = gpureduce.grade(text, spec)
         assert grade.points == 2 and grade.verdict.dtypes == ("float32",)
 
@@ -290,16 +292,15 @@ def test_a_count_that_gets_no_processor_has_more_time(monkeypatch):
     """As a quiet launch has: a right kernel lost these points on a busy machine."""
     jobs, run = [], process.run
     monkeypatch.setattr(process, "run", lambda job: jobs.append(job) or run(job))
-    spec = {"dtypes": ["int32"], "require": [{"rule": "atomics == 0"}]}
+    spec = {**ONE_BLOCK, "require": [{"rule": "atomics == 0"}]}
     assert gpureduce.grade(TREE, spec).points == 1
     (count,) = (job for job in jobs if job.function == "count_cases")
     assert count.limits.seconds == 4 * count.quiet_s == 80
 
 
 def test_a_rule_has_an_exit_status(tmp_path, capsys):
-    (tmp_path / "spec.toml").write_text(
-        'dtypes = ["int32"]\n[[require]]\nrule = "right"\n[[require]]\nrule = "use foo"\n'
-    )
+    rules = '[[require]]\nrule = "right"\n[[require]]\nrule = "use foo"\n'
+    (tmp_path / "spec.toml").write_text(f'dtypes = ["int32"]\nblocks = "64"\n{rules}')
     (tmp_path / "my.cu").write_text(TREE)
     words = ["grade", str(tmp_path / "spec.toml"), str(tmp_path / "my.cu"), "--rule"]
     assert main([*words, "1"]) == 0
@@ -326,7 +327,7 @@ def test_no_comment_says_where_a_kernel_is_to_be_right(where):
 def test_a_kernel_without_n_is_for_a_spec_with_sizes():
     """It is right where n fills its blocks, and no other n is tried."""
     text = TREE.replace(", size_t n)", ")").replace("i < n ? Acc(in[i]) : Acc(0)", "Acc(in[i])")
-    spec = {"dtypes": ["int32"], "require": [{"rule": "right"}, {"rule": "lines <= 99"}]}
+    spec = {**ONE_BLOCK, "require": [{"rule": "right"}, {"rule": "lines <= 99"}]}
     grade = gpureduce.grade(text, spec)
     assert grade.points == 0 and "needs a parameter for the number of elements" in grade.notes[0]
     for where in ({"sizes": "full_blocks"}, {"assume": "full_blocks"}):

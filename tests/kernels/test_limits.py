@@ -294,7 +294,7 @@ class TestControlCharacters:
 
     def test_in_a_verdict(self):
         prints = f"{{ if (!threadIdx.x && !blockIdx.x && n == 97) {{ {self.PRINTS} }}"
-        verdict = gpureduce.check(TREE.replace("{", prints, 1))
+        verdict = gpureduce.check(TREE.replace("{", prints, 1), "int32", blocks=64)
         assert verdict.right
         assert verdict.printed.startswith(self.SEEN)
         for text in (str(verdict), verdict._repr_html_(), verdict.report(every=True)):
@@ -306,9 +306,9 @@ class TestControlCharacters:
 
     def test_in_faults_and_names_of_files(self):
         text = '#line 1 "\x1b[31m"\n' + plain('assert(in == nullptr && "\x1b[31m");')
-        verdict = gpureduce.check(text)
+        verdict = gpureduce.check(text, blocks=64)
         assert not verdict and self.is_harmless(str(verdict) + repr(verdict))
-        grade = gpureduce.grade(text, {"require": [{"rule": "right", "points": 1}]})
+        grade = gpureduce.grade(text, {"require": [{"rule": "right"}], "blocks": "64"})
         assert self.is_harmless(str(grade) + grade._repr_html_())
 
     def test_in_what_a_compiler_says(self):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -24,7 +25,7 @@ def shell():
 
 
 def test_a_cell(shell):
-    verdict = shell.run_cell_magic("kernel", "mine --dtype int32", TREE)
+    verdict = shell.run_cell_magic("kernel", "mine --dtype int32 --blocks 64", TREE)
     assert verdict and verdict.dtypes == ("int32",) and verdict.hint
     assert shell.user_ns["mine"].name == "my_rung"
     done = shell.run_cell("import gpureduce\nfloat(gpureduce.sum([1.0, 2.0], mine).value)")
@@ -36,9 +37,9 @@ def test_options_of_a_cell(shell):
     text = plain("if (threadIdx.x + blockIdx.x == 0) out[0] = in[0];")
     assert shell.run_cell_magic("kernel", "f --no-check --elements many", text) is None
     assert shell.user_ns["f"].options["elements"] == "many"
-    verdict = shell.run_cell_magic("kernel", "f --no-hint", text)
+    verdict = shell.run_cell_magic("kernel", "f --no-hint --blocks 64", text)
     assert not verdict and verdict.hint is None and verdict.failures[0].case.n == 2
-    assert shell.run_cell_magic("kernel", "f --dtype float32 --seed 3", text).failures
+    assert shell.run_cell_magic("kernel", "f --dtype float32 --seed 3 --blocks 64", text).failures
     with pytest.raises(gpureduce.KernelError, match=r"my_rung\.cu:2:"):
         shell.run_cell_magic("kernel", "f", TREE.replace("{\n", "{ oops;\n", 1))
 
@@ -106,14 +107,14 @@ def test_files_in_place_of_names(tmp_path, capsys):
 
 def test_the_command(tmp_path, capsys):
     (tmp_path / "my.cu").write_text(TREE)
-    (tmp_path / "wrong.cu").write_text(TREE.replace("i < n ?", "i + 1 < n ?"))
-    assert main(["check", str(tmp_path / "my.cu"), "--dtype", "int32", "--seed", "3"]) == 0
+    wrong = str(tmp_path / "wrong.cu")
+    Path(wrong).write_text(TREE.replace("i < n ?", "i + 1 < n ?"))
+    words = "--dtype int32 --blocks 64 --seed 3".split()
+    assert main(["check", str(tmp_path / "my.cu"), *words]) == 0
     assert "nothing wrong found" in capsys.readouterr().out
     page = tmp_path / "page.html"
     with pytest.raises(SystemExit) as status:
-        main(
-            ["check", str(tmp_path / "wrong.cu"), "--dtype", "int32", "--json", "--html", str(page)]
-        )
+        main([*"check --dtype int32 --blocks 64 --json --html".split(), str(page), wrong])
     assert status.value.code == 1
     told = json.loads(capsys.readouterr().out)
     assert told["passes"] is False and told["failures"][0]["counted"] == [[0, 0]]

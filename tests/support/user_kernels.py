@@ -17,6 +17,8 @@ def some(cases: Iterable[Any], every: int) -> list[Any]:
     ]
 
 
+# For tests whose subject is not where a kernel is right: a sixth of the usual time of a verdict.
+ONE_BLOCK = {"dtypes": ["int32"], "blocks": "64"}
 TREE = """template <typename In, typename Acc> __global__ void my_rung(In in, Acc *out, size_t n)
 {
     Acc *partial = shared_array<Acc>();
