@@ -143,7 +143,9 @@ AXES = [axes for count in range(1, 5) for axes in itertools.combinations(range(4
 @pytest.mark.parametrize("sizes", [(4, 6, 40, 128), (3, 8, 33, 127), (2, 40, 3, 70)])
 def test_pieces_and_gaps(sizes, dtype):
     rng = np.random.default_rng(5)
-    for step, axes in itertools.product((1, 2, -2), AXES):
+    # Gaps of each sign have every other group of axes.
+    steps = {1: AXES, 2: AXES[::2], -2: AXES[1::2]}
+    for step, axes in ((s, a) for s in steps for a in steps[s]):
         whole = small_numbers(rng, dtype, (*sizes[:3], sizes[3] * abs(step)))
         found = add(on_device(whole[..., ::step]), axis=axes, result="device").value
         assert_equal(found.to_numpy(), expected(whole[..., ::step], axis=axes))

@@ -84,10 +84,11 @@ def test_where(dtype, make):
     rng = np.random.default_rng(1)
     for shape in SHAPES if make is MAKERS[0] else FEW:
         for x in views_of(made(rng, make, shape, dtype)):
-            for mask in masks_for(rng, x.shape):
+            # Each mask and axis has half of the functions, and the other half of the next dtype.
+            for number, mask in enumerate(masks_for(rng, x.shape), FLOATS.index(dtype)):
                 there = on_device(x), on_device(mask)
-                for axis in axes_of(x):
-                    for function, how in MASKED.values():
+                for k, axis in enumerate(axes_of(x), number):
+                    for function, how in [*MASKED.values()][k % 2 :: 2]:
                         compare(function, there[0], x, axis, where=(there[1], mask), **how)
 
 
@@ -137,15 +138,16 @@ def test_given_means(dtype, make):
     rng = np.random.default_rng(4)
     for shape in [(7, 33), (300, 2), (3, 4, 50), (0, 3)] if make is MAKERS[0] else FEW:
         for x in views_of(made(rng, make, shape, dtype)):
-            for axis in axes_of(x):
+            for number, axis in enumerate(axes_of(x), FLOATS.index(dtype)):
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     mean = np.asarray(exact.mean(np.abs(x), axis, keepdims=True))
                     mean = mean * x.dtype.type(0.75)
-                for m in (mean, mean.astype(np.float64) + 1e-9, rng.standard_normal(mean.shape)):
-                    compare(exact.var, on_device(x), x, axis, mean=(on_device(m), m))
-                    compare(exact.std, on_device(x), x, axis, mean=(on_device(m), m), ddof=1)
-                for m in (0, 0.1, np.inf, -1e300, np.nan):
+                means = (mean, mean.astype(np.float64) + 1e-9, rng.standard_normal(mean.shape))
+                for k, m in enumerate(means, number):
+                    function, ddof = ((exact.var, 0), (exact.std, 1))[k % 2]
+                    compare(function, on_device(x), x, axis, mean=(on_device(m), m), ddof=ddof)
+                for m in (0, 0.1, np.inf, -1e300, np.nan)[number % 2 :: 2]:
                     compare(exact.var, on_device(x), x, axis, mean=m, keepdims=True)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_exact_functions_on_device import MAKERS, assert_same, each_kind, made
+from test_exact_functions_on_device import FLOATS, MAKERS, assert_same, each_kind, made
 
 from cases import numpy_dtype
 from gpureduce import exact
@@ -33,10 +33,10 @@ def on_emulator(x, axis, dtype=None, out=None, reverse=False, include_initial=Fa
 def test_the_bits_of_the_host(dtype, make):
     rng = np.random.default_rng(1)
     wide = dtype in ("float32", "float64")  # halves are added up as float32
-    for shape in SHAPES if wide and make is MAKERS[0] else FEW:
+    for number, shape in enumerate(SHAPES if wide and make is MAKERS[0] else FEW):
         x = made(rng, make, shape, dtype)
         strided = make is MAKERS[0] and x.ndim == 2 and x.size < 50_000
-        views = [x, *([x.T, x[::-1, ::2]] if strided else [])]
+        views = [x, *([(x.T, x[::-1, ::2])[(number + FLOATS.index(dtype)) % 2]] if strided else [])]
         for view in views:
             for axis in range(x.ndim):
                 assert_same(on_emulator(view, axis), exact.cumsum(view, axis))

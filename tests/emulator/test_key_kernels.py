@@ -28,7 +28,9 @@ def test_sums(name, dtype):
     for n, count in SIZES:
         values, ids = case(name, n, count, dtype)
         want = gpureduce.segment_sum(values, ids, num_segments=count).value
-        for order in ("forward", "reverse", "lockstep", "random"):
+        orders = ("forward", "reverse", "lockstep", "random")
+        # Each dtype has two of the orders for many elements.
+        for order in orders if n < 5000 else orders[dtype == "float64" :: 2]:
             with gpureduce.emulator.schedule(order):
                 found = gpureduce.segment_sum(values, ids, num_segments=count, strategy=name)
             assert found.value.dtype == dtype and found.value.tobytes() == want.tobytes()
