@@ -46,7 +46,8 @@ KINDS = {"sum": [{}, {"min_count": 20}], "mean": [{}], "count": [{}],
 @pytest.mark.parametrize("keys", KEYS, ids=str)
 def test_frames_are_those_of_pandas(keys, kind):
     data = FRAME.drop(columns={"city", "kind", "day"} - {*np.atleast_1d(keys)})
-    cases = itertools.product((True, False), repeat=4)
+    # Of the 16 products eight, which have each pair of values of each two options.
+    cases = [case for case in itertools.product((True, False), repeat=4) if sum(case) % 2 == 0]
     for (sort, dropna, observed, as_index), how in itertools.product(cases, KINDS[kind]):
         given = {"sort": sort, "dropna": dropna, "observed": observed, "as_index": as_index}
         right = getattr(data.groupby(keys, **given), kind)(**how)

@@ -69,8 +69,10 @@ KINDS = {"sum": [{}, {"min_count": 20}, {"skipna": False}], "mean": [{}, {"skipn
 def test_results_are_those_of_xarray(data, kind):
     keeps = (None,) if data.chunks else (None, True, False)
     dims = [None, ..., "time", ["time"], ("time", "lat"), [], "lon"]
-    for dim, how, keep in itertools.product(dims, KINDS[kind], keeps):
-        for of in (data.drop_vars(["z"]), data.t2m, data.f4[:, 0]):
+    cases = itertools.product(dims, KINDS[kind], keeps)
+    for number, (dim, how, keep) in enumerate(cases, [*KINDS].index(kind)):
+        every = (data.drop_vars(["z"]), data.t2m, data.f4[:, 0])
+        for of in every[number % 3 :][:1] if data.chunks else every:  # Dask takes long
             if dim is not None and dim is not ... and not set(np.atleast_1d(dim)) <= set(of.dims):
                 with pytest.raises(ValueError, match="not found"):
                     getattr(of.exact, kind)(dim, **how)
@@ -85,14 +87,15 @@ def test_results_are_those_of_xarray(data, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_groups_are_those_of_xarray(data, kind):
+    calls = [
+        lambda x: x.groupby("time.month"),
+        lambda x: x.groupby_bins("lat", [-1, 0.5, 2.5, 9]),
+        lambda x: x.groupby("time.season"),
+        lambda x: x.coarsen(time=6),
+        lambda x: x.resample(time="QS"),
+    ]
     for of in (data[["t2m", "f4"]],) if data.chunks else (data[["t2m", "f4"]], data.t2m):
-        for call in (
-            lambda x: x.groupby("time.month"),
-            lambda x: x.groupby("time.season"),
-            lambda x: x.groupby_bins("lat", [-1, 0.5, 2.5, 9]),
-            lambda x: x.resample(time="QS"),
-            lambda x: x.coarsen(time=6),
-        ):
+        for call in calls[[*KINDS].index(kind) % 2 :: 2] if data.chunks else calls:
             close(getattr(call(of.exact), kind)(), getattr(call(of), kind)())
     close(getattr(data.t2m.exact.groupby("time.month"), kind)(...),
           getattr(data.t2m.groupby("time.month"), kind)(...))  # fmt: skip
