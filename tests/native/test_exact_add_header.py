@@ -114,10 +114,11 @@ def check(found, rows, fmt):
 def test_right_on_hard_sums(program, kind, generate):
     fmt, rng = FORMATS[kind], np.random.default_rng(7)
     rows = [generate(fmt, rng, 40, n) for n in (1, 2, 5, 33)]
-    for way in (ADD, WARP):
-        found = sums_of_each(program, kind, [shuffled(some, 1) for some in rows], way=way, seed=way)
-        for sums_of_rows, of in zip(found, rows, strict=True):
-            check(sums_of_rows, of, fmt)
+    # Kinds beside each other have both ways. A million sums on a card have both, too.
+    way = (ADD, WARP)[(GENERATORS.index(generate) + FLOATS.index(kind)) % 2]
+    found = sums_of_each(program, kind, [shuffled(some, 1) for some in rows], way=way, seed=way)
+    for sums_of_rows, of in zip(found, rows, strict=True):
+        check(sums_of_rows, of, fmt)
 
 
 @pytest.mark.parametrize("kind", FLOATS)

@@ -15,8 +15,8 @@ FUZZ = ROOT / "tools" / "fuzz"
 pytestmark = pytest.mark.skipif(not FUZZ.exists(), reason="no tools beside the tests")
 
 CASES = {
-    "dlpack": 100, "interface": 100, "npy": 50, "files": 50, "accumulator": 50, "cli": 20,
-    "threads": 10, "interrupts": 30, "allocations": 30,
+    "dlpack": 50, "interface": 50, "npy": 25, "files": 25, "accumulator": 25, "cli": 10,
+    "threads": 5, "interrupts": 15, "allocations": 15,
 }  # fmt: skip
 SHIMMED = ("interrupts", "allocations")
 
