@@ -63,8 +63,9 @@ def test_an_id_out_of_range_is_named_and_nothing_written(call, n, columns, is_so
     ids = np.sort(ids) if is_sorted else ids
     shape = [columns] if columns else []
     values, into = np.ones((n, *shape), np.float32), np.full((50, *shape), 7, np.float32)
+    every = -3, 50, 2**62
     for number, place in enumerate((0, 1, n // 3, n - 1)):
-        for wrong in (-3, 50, 2**62)[number % 2 :: 2]:
+        for wrong in every if call is in_place else every[number % 2 :: 2]:
             bad = ids.copy()
             bad[[place, n - 1]] = wrong
             allowed = "ids are not negative" if wrong < 0 else "num_segments=50 .*from 0 to 49"
