@@ -145,16 +145,15 @@ gr_status gr_axis_describe_layout(const gr_groups_request *request, const gr_axe
 {
     const gr_axis_list *lists[] = {&axes->kept, &axes->reduced};
     int at = 0;
-    *layout = (gr_layout){.base = axes->in,
-                          .mask = axes->mask,
-                          .load = request->load,
-                          .term = axes->term,
-                          .imaginary = axes->components == 2
-                                           ? (int64_t)gr_axis_element_bytes(request->load)
-                                           : 0,
-                          .ranges = axes->ranges,
-                          .kept = axes->kept.count,
-                          .reduced = axes->reduced.count};
+    *layout = (gr_layout){
+        .base = axes->in,
+        .mask = axes->mask,
+        .load = request->load,
+        .term = axes->term,
+        .imaginary = axes->components == 2 ? (int64_t)gr_axis_element_bytes(request->load) : 0,
+        .ranges = axes->ranges,
+        .kept = axes->kept.count,
+        .reduced = axes->reduced.count};
     int dims = axes->kept.count + axes->reduced.count;
     if (dims > GR_LAYOUT_DIMS)
         return gr_fail(
