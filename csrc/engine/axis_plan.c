@@ -35,6 +35,7 @@ enum {
     LEAST_LANE_SHARE = 32,    /* .. and of a warp that shares a sum */
     SHARED_RESULTS = 400,     /* most results that blocks share: their words take a megabyte */
     APART_SUMS = 16,          /* results per multiprocessor that are worth a launch */
+    ALL_TERMS_BLOCKS = 16,    /* blocks of exact_terms in turn, if all results are made there */
     SM_THREADS = 2048
 };
 
@@ -326,7 +327,8 @@ static void shape_terms(gr_axis_plan *p)
     size_t words = GR_TERMS_SUMS * GR_LEVELS_WORDS;
     p->words = p->level_shares > 1 ? p->sum_count * words : 0;
     p->shared_bytes = words * sizeof(uint64_t) + GR_TERMS_ROOM;
-    p->grid = gr_least(p->sum_count * p->level_shares, most * 2);
+    p->grid = gr_least(p->sum_count * p->level_shares,
+                       most * (gr_needs_digits(p->request) ? ALL_TERMS_BLOCKS : 2));
 }
 
 static void shape_layout(gr_axis_plan *p)
@@ -451,14 +453,15 @@ void gr_start_axis_plan(const gr_groups_request *request, gr_axis_plan *p)
     p->sums.count = p->terms;
     p->sums.made.n = request->sums.made.over == GR_OVER_COUNT ? (double)p->terms : 1;
     p->sums.has_initial = gr_has_initial(&request->sums);
-    p->sums.additions = 4.0 * (double)p->terms + 1e5; /* merges of threads and shares included */
+    bool is_wide = request->load == GR_LOAD_u64 || request->load == GR_ELEMENTS_I64;
+    double each = is_wide ? 12 : 4; /* a wide integer is two numbers, and its square six */
+    p->sums.additions = each * (double)p->terms + 1e5; /* merges of threads and shares included */
 }
 
 bool gr_needs_digits(const gr_groups_request *request)
 {
     if (request->sums.made.is_made)
-        return request->axes.components == 2 || request->load == GR_LOAD_u64 ||
-               request->load == GR_ELEMENTS_I64;
+        return request->axes.components == 2;
     return request->sums.as_digits || request->strategy == gr_strategy_named("exact_levels");
 }
 

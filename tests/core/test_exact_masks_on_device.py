@@ -357,5 +357,6 @@ def test_numbers_that_only_digits_hold_on_the_card(dtype):
         if "complex" in dtype:
             x = (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(dtype)
         for axis in axes_of(x):
-            for function in (exact.mean, exact.var, exact.std, exact.norm):
-                compare(function, cupy.asarray(x), x, axis=axis)
+            for function in (exact.mean, exact.var, exact.std):
+                compare(function, cupy.asarray(x), x, axis)
+            compare(exact.norm, cupy.asarray(x), x, 2, axis)

@@ -104,7 +104,7 @@ static int take_types(decided *plan, int acc, int exactly, int target, PyObject 
     bool is_signed = plan->kind == 'i' && plan->bytes == 8 && !by_segment;
     request->kernel = is_lesson ? gr_strategy_at(strategy) : NULL;
     request->load = is_signed ? GR_ELEMENTS_I64 : (int)type->load;
-    bool is_wide = type->load == GR_LOAD_f64;
+    bool is_wide = type->load == GR_LOAD_f64 || type->load == GR_LOAD_u64;
     request->acc = !exactly             ? (gr_acc)acc
                    : has_products(plan) ? (is_wide ? GR_ACC_moments3 : GR_ACC_moments)
                                         : (is_wide ? GR_ACC_proven3 : GR_ACC_proven);

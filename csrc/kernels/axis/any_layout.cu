@@ -9,31 +9,16 @@
 #include "parts/layout.h"
 #include "parts/matrix.h"
 
-/* Adds a term of the elements x and y. */
-template <typename Acc, typename T>
-__device__ __forceinline__ void add_term(Acc &sum, gr_term term, T x, T y)
-{
-    if constexpr (!is_moments<Acc>) {
-        add_to(sum, term == GR_TERM_MAGNITUDE ? fabs(double(x)) : double(x));
-    } else if (term < GR_TERM_PRODUCT) {
-        add_to(sum, x);
-    } else {
-        if constexpr (sizeof(T) == 8)
-            add_product(sum.products, x, y);
-        else /* no bit of the product is lost */
-            add_proven(&sum.products.of, __dmul_rn(double(float(x)), double(float(y))));
-        if (term == GR_TERM_WEIGHTED)
-            add_to(sum.x, y);
-    }
-}
-
 template <typename Acc>
 __device__ __forceinline__ Acc sum_of_share(const gr_layout &of, const Place &first,
                                             const Turn &turn)
 {
     Acc sum = 0;
     if constexpr (is_proven<Acc>) {
-        each_term<true>(of, first, turn, [&](auto x, auto y) { add_term(sum, of.term, x, y); });
+        if (is_wide(of))
+            each_wide(of, first, turn, [&](double a, double b) { add_wide(sum, a, b); });
+        else
+            each_term<true>(of, first, turn, [&](auto x, auto y) { add_term(sum, of.term, x, y); });
     } else {
         for (size_t i = turn.begin + turn.member; i < turn.end; i += turn.step) {
             Place at(of.dim + of.kept, of.reduced, i);

@@ -46,39 +46,21 @@ struct Terms {
             use(__fma_rn(x, y, -product));
     }
 
-    /* Integers of 64 bits are each the sum of two numbers. */
-    template <typename Use>
-    __device__ __forceinline__ void each_wide(const Share &part, Use use) const
-    {
-        MOSTLY_ONCE
-        for (size_t i = part.first; i < part.end; i += part.step) {
-            Place at(of.dim + of.kept, of.reduced, i);
-            if (of.mask && !of.mask[place.mask + at.mask])
-                continue;
-            const char *address = static_cast<const char *>(of.base) + place.in + at.in;
-            auto bits = element_at<unsigned long long>(address, 0, of.load);
-            bool is_negative = of.load == GR_ELEMENTS_I64 && bits >> 63;
-            unsigned long long size = is_negative ? 0 - bits : bits;
-            double sign = of.term != GR_TERM_MAGNITUDE && is_negative ? -1 : 1;
-            double low = sign * double(size & 0xffffffff),
-                   high = sign * 0x1p32 * double(size >> 32);
-            if (range == ELEMENTS) {
-                use(low);
-                use(high);
-            } else {
-                each_product(low, low, use);
-                each_product(2 * low, high, use);
-                each_product(high, high, use);
-            }
-        }
-    }
-
     template <typename Use> __device__ __forceinline__ void each(const Share &part, Use use) const
     {
         bool are_sizes = of.term == GR_TERM_MAGNITUDE;
-        if (of.load == GR_LOAD_u64 || of.load == GR_ELEMENTS_I64)
-            return each_wide(part, use);
         Turn turn = {part.first - threadIdx.x, part.end, threadIdx.x, (unsigned)part.step};
+        if (is_wide(of))
+            return each_wide(of, place, turn, [&](double low, double high) {
+                if (range == ELEMENTS) {
+                    use(low);
+                    use(high);
+                } else {
+                    each_product(low, low, use);
+                    each_product(2 * low, high, use);
+                    each_product(high, high, use);
+                }
+            });
         each_term<false>(of, place, turn, [&](auto one, auto other) {
             double x = double(one), y = double(other);
             if (range == ELEMENTS)
@@ -152,8 +134,7 @@ DEVICE_FUNCTION void finish_group(void *to, const gr_sums &of, const gr_layout &
     room->first_flags = read_digits(room, &room->first[0], products_first ? products : word,
                                     products_first ? GR_PRODUCTS_PARTS : 1);
     if (parts == 2)
-        room->first_flags |=
-            read_digits(room, &room->first[1], word + imaginary_words, 1);
+        room->first_flags |= read_digits(room, &room->first[1], word + imaginary_words, 1);
     if (has_two)
         room->second_flags = read_digits(room, &room->second, products_first ? word : products,
                                          products_first ? 1 : GR_PRODUCTS_PARTS);

@@ -123,7 +123,65 @@ __device__ __forceinline__ void each_strided(const gr_layout &of, const Place &f
     }
 }
 
-/* The same for any layout of floats. `by_packs`: `use` is short enough for each_pack(). */
+/* Whether elements are integers of 64 bits, which float64 does not hold. */
+__device__ __forceinline__ bool is_wide(const gr_layout &of)
+{
+    return of.load == GR_LOAD_u64 || of.load == GR_ELEMENTS_I64;
+}
+
+/* Calls use(low, high) for a thread's integers of a group: each is the sum of two float64. */
+template <typename Use>
+__device__ __forceinline__ void each_wide(const gr_layout &of, const Place &first, const Turn &turn,
+                                          Use use)
+{
+    MOSTLY_ONCE
+    for (size_t i = turn.begin + turn.member; i < turn.end; i += turn.step) {
+        Place at(of.dim + of.kept, of.reduced, i);
+        if (of.mask && !of.mask[first.mask + at.mask])
+            continue;
+        const void *address = static_cast<const char *>(of.base) + first.in + at.in;
+        auto bits = element_at<unsigned long long>(address, 0, of.load);
+        bool is_negative = of.load == GR_ELEMENTS_I64 && bits >> 63;
+        unsigned long long size = is_negative ? 0 - bits : bits;
+        double sign = of.term != GR_TERM_MAGNITUDE && is_negative ? -1 : 1;
+        use(sign * double(unsigned(size)), sign * 0x1p32 * double(unsigned(size >> 32)));
+    }
+}
+
+/* Adds a term of the elements x and y. */
+template <typename Acc, typename T>
+__device__ __forceinline__ void add_term(Acc &sum, gr_term term, T x, T y)
+{
+    if constexpr (!is_moments<Acc>) {
+        add_to(sum, term == GR_TERM_MAGNITUDE ? fabs(double(x)) : double(x));
+    } else if (term < GR_TERM_PRODUCT) {
+        add_to(sum, x);
+    } else {
+        if constexpr (sizeof(T) == 8)
+            add_product(sum.products, x, y);
+        else /* no bit of the product is lost */
+            add_proven(&sum.products.of, __dmul_rn(double(float(x)), double(float(y))));
+        if (term == GR_TERM_WEIGHTED)
+            add_to(sum.x, y);
+    }
+}
+
+/* Adds a wide integer, and, if the sum has products, its square. */
+template <typename Acc> __device__ __forceinline__ void add_wide(Acc &sum, double low, double high)
+{
+    if constexpr (is_moments<Acc>) {
+        add_wide(sum.x, low, high);
+        add_product(sum.products, low, low);
+        add_product(sum.products, 2 * low, high);
+        add_product(sum.products, high, high);
+    } else {
+        add_to(sum, low);
+        add_to(sum, high);
+    }
+}
+
+/* Calls use(x, y) for a thread's elements of a group of floats. `by_packs`: `use` is short enough
+ * for each_pack(). */
 template <bool by_packs, typename Use>
 __device__ __forceinline__ void each_term(const gr_layout &of, const Place &first, const Turn &turn,
                                           Use use)
