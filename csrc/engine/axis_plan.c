@@ -453,8 +453,7 @@ void gr_start_axis_plan(const gr_groups_request *request, gr_axis_plan *p)
     p->sums.count = p->terms;
     p->sums.made.n = request->sums.made.over == GR_OVER_COUNT ? (double)p->terms : 1;
     p->sums.has_initial = gr_has_initial(&request->sums);
-    bool is_wide = request->load == GR_LOAD_u64 || request->load == GR_ELEMENTS_I64;
-    double each = is_wide ? 12 : 4; /* a wide integer is two numbers, and its square six */
+    double each = gr_is_wide_integer(request->load) ? 12 : 4; /* its square has six numbers */
     p->sums.additions = each * (double)p->terms + 1e5; /* merges of threads and shares included */
 }
 

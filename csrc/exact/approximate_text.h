@@ -53,7 +53,7 @@ INLINE approximate product_of(approximate a, approximate b)
     doubles high = a.high * b.high, low = rest_of_product(a.high, b.high, high);
     doubles error = magnitude(a.high) * b.error + (magnitude(b.high) + b.error) * a.error;
     low += a.high * b.low + a.low * b.high;
-    lanes64 is_exact = is_plain(&a) & is_plain(&b); /* `error` may be 0 if one of theirs is not */
+    lanes64 is_exact = is_plain(&a) & is_plain(&b); /* `error` may underflow to 0 */
     doubles lost = (doubles)((lanes64)(LOST * magnitude(high)) & ~is_exact);
     lanes64 vanishes = (lanes64)(high == 0) & (lanes64)(a.high != 0) & (lanes64)(b.high != 0);
     return checked(high, low, choose(vanishes, endless(), 2 * error + lost));

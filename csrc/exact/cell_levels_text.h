@@ -1,8 +1,8 @@
 /* Adds numbers and their squares to cells of levels (proven_kernels.h); a part of proven_text.h. */
 
-/* Indices of lanes for one step of a transposition, where lanes of b follow those of a. Lane i of
- * the first result is lane i of a if i has not bit `by`, else lane i - by of b. Lane i of the
- * second result is lane i + by of a if i has not bit `by`, else lane i of b. */
+/* Indices of lanes for one step of a transposition, where the lanes of b follow the lanes of a.
+ * Lane i of the first result is lane i of a if i has not bit `by`, else lane i - by of b. Lane i of
+ * the second result is lane i + by of a if i has not bit `by`, else lane i of b. */
 #define FIRST_LANE(i, by) ((i) & (by) ? (i) - (by) + WIDTH : (i))
 #define SECOND_LANE(i, by) ((i) & (by) ? (i) + WIDTH : (i) + (by))
 #if VECTOR_BYTES == 64
@@ -25,7 +25,7 @@
         (words)[k + (by)] = LANES(one, other, SECOND_LANE, by);                                    \
     }
 
-/* Returns how many units of a level x has. Leaves the rest in x. */
+/* Returns how many units of a level are in x, and leaves the remainder in x. */
 INLINE lanes64 count_in(double start, doubles *x)
 {
     doubles level = start - (doubles){0}, sum = *x + level;

@@ -30,7 +30,7 @@ INLINE approximate divided(approximate a, doubles by)
     doubles inverse = 1 / by, quotient = a.high * inverse, product = quotient * by;
     doubles low = a.high - product, lost = two_sum(&low, -rest_of_product(quotient, by, product));
     lost = magnitude(lost) + magnitude(two_sum(&low, a.low)) + a.error;
-    doubles rest = low, error = 2 * lost * inverse; /* which may be 0 if `lost` is not */
+    doubles rest = low, error = 2 * lost * inverse; /* which may underflow to 0 */
     low *= inverse;
     lanes64 is_whole = (lanes64)(lost == 0) & (lanes64)(low * by == rest) &
                        (lanes64)(rest_of_product(low, by, rest) == 0);

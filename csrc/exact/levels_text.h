@@ -34,8 +34,8 @@ INLINE void load_columns(load_pair *load, size_t size, const unsigned char *in, 
     load(in, x);
 }
 
-/* Adds x and its square. `of_x` is the number of the first levels, those of x, or 0. Without these,
- * marks squares that have no exact rest as lost. */
+/* Adds x and its square. The first `of_x` levels take x, and the next ones its square. If `of_x` is
+ * 0, only the square is added, and squares without an exact rest are marked as lost. */
 INLINE void add_with_square(doubles x, size_t size, int of_x, doubles *level, lanes64 *lost)
 {
     enum { OF_SQUARES = GR_LEVELS - GR_LEVELS_OF_X };
@@ -65,7 +65,7 @@ INLINE int exponent_above(doubles most, int least)
     return least;
 }
 
-/* Stores differences from the start, or their exact sum. They are nan where `lost`. */
+/* Stores differences from the start, or their exact sum. The results are nan where `lost`. */
 INLINE void store_levels(const doubles level[2], const lanes64 lost[2], doubles start, bool as_one,
                          size_t columns, double *out)
 {
@@ -83,8 +83,8 @@ INLINE void store_levels(const doubles level[2], const lanes64 lost[2], doubles 
 }
 
 /* Adds up a tile of columns, or a row, of which each GROUP elements are a row of columns. The
- * levels are for numbers up to 2^MARGIN times as large as those of the first row. If there are
- * larger ones, all is added again. */
+ * levels are for numbers up to 2^MARGIN times as large as the numbers of the first row. If there
+ * are larger numbers, all numbers are added again. */
 INLINE void add_levels_of(load_pair *load, size_t size, const gr_levels *of, int of_x,
                           const unsigned char *in, size_t n, size_t columns, double *out)
 {

@@ -14,8 +14,8 @@ enum {
 };
 
 /* `outer` times `columns` lines of `n` elements. Steps between elements are in elements, and steps
- * between entries in bytes. Sums begin anew after each `period` elements, or, with `offset`, at the
- * elements of these numbers, which ascend. `width` is a power of two up to a warp. Each line has
+ * between entries in bytes. Sums begin anew after each `period` elements, or at the elements whose
+ * numbers `offset` has, in ascending order. `width` is a power of two up to a warp. Each line has
  * `tiles`, and all lines together are `strips` of `width` lines.
  *
  * Short lines beside each other: a block takes `turns` lines per thread, one after another, as one
@@ -27,7 +27,7 @@ typedef struct {
     int64_t step, column_step, outer_step;
     int64_t to_step, to_column_step, to_outer_step;
     uint64_t period, tiles, strips;
-    const int64_t *offset; /* `offsets` of them, the last of which is `n`; or NULL */
+    const int64_t *offset; /* `offsets` numbers, the last of which is `n`; or NULL */
     uint64_t offsets;
     uint64_t walk;                     /* elements that a thread of running_again sums */
     unsigned items, in_tile;           /* the latter: GR_RUNNING_BLOCK times `items` */

@@ -2,9 +2,9 @@
 
 The sums of a chunk are a block of floats. Each sum is three floats, which add up to it without an
 error. The block has the first float of each sum, the second ones, the third ones, and the numbers
-of elements. A sum of squares is kept as five sums, which follow that of the elements. A norm needs
-the squares only. Where floats cannot hold the sums, the block
-consists of digits (core/digits.py).
+of elements. A sum of squares is kept as five sums, which follow the sum of the elements. A norm
+needs only the squares. Where floats cannot hold the sums, the block consists of digits
+(core/digits.py).
 """
 
 from __future__ import annotations

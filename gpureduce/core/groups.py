@@ -359,7 +359,10 @@ class Segments(NamedTuple):
         return self.wrong(rows, (False, place, operator.index(self.ids[place]), 0))
 
     def rows_of(self, which: Array, rows: int) -> Iterator[tuple[Array, Array]]:
-        """Segments of as many rows, and the numbers of these: a column for each segment."""
+        """Some segments with equal numbers of rows, and a column of row numbers for each.
+
+        Yields such a pair for each number of rows.
+        """
         if not len(which):
             return
         ids = self.ids_of(0, rows)

@@ -72,8 +72,8 @@ def by_segment(
 ) -> tuple[Array, Array]:  # fmt: skip
     """The results of all segments, and their numbers of elements: flat.
 
-    `arrays` are the real parts of the values. `alone` computes segments of as many rows from the
-    numbers of their rows, where the sums do not prove the result.
+    `arrays` are the real parts of the values. `alone` computes segments with equal numbers of rows,
+    where the sums do not prove the result, from a column of row numbers for each.
     """
     rows, columns = len(arrays[0]), int(np.prod(arrays[0].shape[1:], dtype=np.int64))
     counts = run_host.counts_by_segment(segments, rows)

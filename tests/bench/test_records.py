@@ -101,6 +101,7 @@ KERNELS = {"kernels", "exact", "engine", "cuda"}
 DEPENDS = {
     "additions_": set(),  # gpureduce/include alone
     "axis_": KERNELS,
+    "choices_": KERNELS,
     "scan_": KERNELS | {"cpu", "threads"},
     "segments_": KERNELS,
     "torch_": KERNELS,

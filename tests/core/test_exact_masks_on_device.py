@@ -350,7 +350,7 @@ def test_jax():
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", ["complex64", "complex128", "int64", "uint64"])
-def test_numbers_that_only_digits_hold_on_the_card(dtype):
+def test_complex_numbers_and_wide_integers_on_the_card(dtype):
     cupy, rng = pytest.importorskip("cupy"), np.random.default_rng(12)
     for shape in [(5, 0), (7, 33), (40, 3000), (3000, 40), (1 << 19,)]:
         x = rng.integers(0, 1 << 63, shape).astype(dtype)

@@ -118,7 +118,6 @@ def test_squares_of_chunks_are_floats(dtype, shape, axis):
             np.testing.assert_array_equal(found, getattr(exact, name)(array, axis=at))
 
 
-# As dask/array/tests/test_reductions.py does: shapes, `_meta` and values beside NumPy's.
 @pytest.mark.parametrize("tiny", [0.0, 2.0**-470, 2.0**-490, 2.0**-600, 5e-324])
 def test_squares_that_float64_may_not_hold(tiny):
     array = np.full((3, 40, 40), tiny)
@@ -133,6 +132,7 @@ def test_squares_that_float64_may_not_hold(tiny):
             np.testing.assert_array_equal(found, right)
 
 
+# As dask/array/tests/test_reductions.py does: shapes, `_meta` and values beside NumPy's.
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("keepdims", [False, True])

@@ -15,7 +15,7 @@ __device__ __forceinline__ Acc sum_of_share(const gr_layout &of, const Place &fi
 {
     Acc sum = 0;
     if constexpr (is_proven<Acc>) {
-        if (is_wide(of))
+        if (gr_is_wide_integer(of.load))
             each_wide(of, first, turn, [&](double a, double b) { add_wide(sum, a, b); });
         else
             each_term<true>(of, first, turn, [&](auto x, auto y) { add_term(sum, of.term, x, y); });

@@ -50,7 +50,7 @@ struct Terms {
     {
         bool are_sizes = of.term == GR_TERM_MAGNITUDE;
         Turn turn = {part.first - threadIdx.x, part.end, threadIdx.x, (unsigned)part.step};
-        if (is_wide(of))
+        if (gr_is_wide_integer(of.load))
             return each_wide(of, place, turn, [&](double low, double high) {
                 if (range == ELEMENTS) {
                     use(low);
@@ -71,7 +71,7 @@ struct Terms {
     }
 };
 
-/* The place of the imaginary parts' words, after those of elements and of products. */
+/* The first word of imaginary parts: after the words of elements and of products. */
 constexpr size_t imaginary_words = (1 + GR_PRODUCTS_PARTS) * GR_LEVELS_WORDS;
 
 /* Adds up a block's share of some terms, and adds the digits of that to the words of the sum. */

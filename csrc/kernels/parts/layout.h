@@ -123,13 +123,8 @@ __device__ __forceinline__ void each_strided(const gr_layout &of, const Place &f
     }
 }
 
-/* Whether elements are integers of 64 bits, which float64 does not hold. */
-__device__ __forceinline__ bool is_wide(const gr_layout &of)
-{
-    return of.load == GR_LOAD_u64 || of.load == GR_ELEMENTS_I64;
-}
-
-/* Calls use(low, high) for a thread's integers of a group: each is the sum of two float64. */
+/* Calls use(low, high) for a thread's integers of a group, which have 64 bits: each integer is the
+ * sum of two float64 numbers. */
 template <typename Use>
 __device__ __forceinline__ void each_wide(const gr_layout &of, const Place &first, const Turn &turn,
                                           Use use)
