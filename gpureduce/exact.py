@@ -4,8 +4,8 @@ The functions have the arguments and the result dtypes of NumPy's, and return va
 timing. Each result is defined as a real number, and is the float nearest to it, ties to even. So it
 does not depend on the order of the elements, on the memory layout or on the number of threads.
 
-Arrays may lie on a GPU. There, windows have one size, and products are of real numbers. Results lie
-on the same GPU. Nothing waits for them; calls by segment wait for a check of their ids or offsets.
+Arrays may lie on a GPU. There, products are of real numbers. Results lie on the same GPU. Nothing
+waits for them; calls by segment and of given windows wait for a check of their ids or offsets.
 """
 
 from __future__ import annotations

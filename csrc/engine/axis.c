@@ -69,20 +69,100 @@ static gr_status launch(gr_axis_plan *plan, const scratch *needed, void *to, gr_
     return error->status;
 }
 
+/* Leaves the sums at `to`, unrounded: gr_axis_acc_size() bytes each. */
+static gr_status add_partial(const gr_groups_request *request, void *to, gr_launched *launched,
+                             gr_error *error)
+{
+    gr_axis_plan plan;
+    scratch needed = {{0}, NULL};
+    if (gr_plan_axis(request, &plan, error) == GR_OK &&
+        allocate(&plan, NULL, &needed, error) == GR_OK)
+        launch(&plan, &needed, to, launched, error);
+    gr_arena_close(&needed.arena);
+    return error->status;
+}
+
+enum {
+    LEAST_WINDOW = 64, /* elements of windows that are worth the sums of chunks .. */
+    LEAST_OVERLAP = 4  /* .. if each element lies in so many windows */
+};
+
+/* Adds up chunks of elements if the plan's groups are long windows that overlap. A window of w
+ * elements then adds up w / chunk sums, and less than 2 chunk elements beside them. */
+static gr_status add_chunks(gr_axis_plan *plan, gr_arena *arena, gr_launched *launched,
+                            gr_error *error)
+{
+    gr_groups_request chunks = *plan->request;
+    gr_axes *axes = &chunks.axes;
+    gr_layout *layout = &plan->layout;
+    const gr_layout_dim *last = layout->dim + (layout->kept ? layout->kept - 1 : 0);
+    uint64_t chunk = 1, window = (uint64_t)axes->ranges.size;
+    bool are_long = axes->ranges.kind >= GR_RANGE_WINDOWS && window >= LEAST_WINDOW;
+    if (!are_long || !plan->terms || plan->shares > 1 || last->mask != 1 ||
+        last->size < LEAST_OVERLAP * plan->terms / window)
+        return GR_OK;
+    while (chunk * chunk < 2 * window)
+        chunk *= 2;
+    layout->chunk = chunk;
+    layout->chunk_count = gr_ceil_div(plan->terms, chunk);
+    axes->ranges = (gr_ranges){GR_RANGE_WINDOWS, NULL, 0, (int64_t)chunk, (int64_t)chunk};
+    for (int i = 0; i < axes->kept.count; i++)
+        if (axes->kept.dim[i].mask == 1)
+            axes->kept.dim[i].size = layout->chunk_count;
+    gr_arena_take(arena, gr_axes_size(&axes->kept), gr_axis_acc_size(chunks.acc));
+    if (gr_arena_open(arena, chunks.device, chunks.stream, error) == GR_OK &&
+        add_partial(&chunks, arena->base, launched, error) == GR_OK)
+        layout->chunks = arena->base;
+    return error->status;
+}
+
+/* Adds up each part of complex numbers and its squares, and plans the launch that makes results. */
+static gr_status add_parts(const gr_groups_request *request, gr_axis_plan *plan, gr_arena *arena,
+                           gr_launched *launched, gr_error *error)
+{
+    gr_groups_request parts = *request;
+    gr_axis_list *kept = &parts.axes.kept;
+    ptrdiff_t bytes = parts.sums.bytes;
+    parts.axes.components = 1;
+    parts.sums.parts = 2;
+    parts.sums.made.is_made = 0;
+    for (int i = 0; i < kept->count; i++)
+        kept->dim[i].out *= 2;
+    gr_axes_push(kept, (gr_axis){2, (ptrdiff_t)gr_axis_element_bytes(parts.load), 0, bytes});
+    gr_arena_take(arena, gr_axes_size(kept), gr_axis_acc_size(parts.acc));
+    if (gr_arena_open(arena, parts.device, parts.stream, error) != GR_OK ||
+        add_partial(&parts, arena->base, launched, error) != GR_OK)
+        return error->status;
+    return gr_plan_join(request, arena->base, plan, error);
+}
+
+static gr_status plan_whole(const gr_groups_request *request, gr_axis_plan *plan, gr_arena *before,
+                            gr_launched *launched, gr_error *error)
+{
+    if (request->axes.components == 2 && !gr_needs_digits(request))
+        return add_parts(request, plan, before, launched, error);
+    if (gr_plan_axis(request, plan, error) == GR_OK)
+        add_chunks(plan, before, launched, error);
+    return error->status;
+}
+
 static gr_status run_whole(const gr_groups_request *request, gr_launched *launched, gr_error *error)
 {
     gr_axis_plan plan, last;
     scratch needed = {{0}, NULL};
+    gr_arena before = {0};
 
-    if (gr_plan_axis(request, &plan, error) != GR_OK)
-        return error->status;
+    if (plan_whole(request, &plan, &before, launched, error) != GR_OK)
+        goto done;
     bool has_last = gr_acc_is_proven(request->acc) && !plan.lanes && !plan.adds_again;
     if (has_last && gr_plan_levels(&plan, &last, error) != GR_OK)
-        return error->status;
+        goto done;
     if (allocate(&plan, has_last ? &last : NULL, &needed, error) == GR_OK &&
         launch(&plan, &needed, NULL, launched, error) == GR_OK && has_last)
         gr_launch_axis(&last, NULL, (void *)needed.arena.base, launched, error);
+done:
     gr_arena_close(&needed.arena);
+    gr_arena_close(&before);
     return error->status;
 }
 
@@ -137,8 +217,8 @@ static void take_part(gr_axes *axes, gr_axis_list *part, const division *by, siz
     axes->out += place.out;
     if (axes->mask)
         axes->mask += place.mask;
-    axes->ranges.first += place.mask;
-    axes->ranges.offset += axes->ranges.offset ? place.mask : 0;
+    axes->ranges.first += place.mask * axes->ranges.step;
+    axes->ranges.offset += axes->ranges.offset ? place.mask * axes->ranges.step : 0;
 }
 
 /* Waits for the part if the caller waits for sums. Returns whether to go on with the next part. */
@@ -174,19 +254,6 @@ static gr_status merge(gr_axis_plan *of, partial_sums *sums, bool is_last, gr_la
     return GR_OK;
 }
 
-static gr_status add_partial(const gr_groups_request *piece, partial_sums *sums,
-                             gr_launched *launched, gr_error *error)
-{
-    gr_axis_plan plan;
-    scratch needed = {{0}, NULL};
-    char *to = sums->now + sums->count++ * sums->bytes;
-    if (gr_plan_axis(piece, &plan, error) == GR_OK &&
-        allocate(&plan, NULL, &needed, error) == GR_OK)
-        launch(&plan, &needed, to, launched, error);
-    gr_arena_close(&needed.arena);
-    return error->status;
-}
-
 /* A single sum that is too long for one launch. */
 static gr_status run_long(const gr_groups_request *request, gr_launched *launched, gr_error *error)
 {
@@ -209,7 +276,7 @@ static gr_status run_long(const gr_groups_request *request, gr_launched *launche
             take_part(&piece.axes, &piece.axes.reduced, &by, k, at);
             if ((sums.count == PARTIAL_SUMS &&
                  merge(&plan, &sums, false, launched, error) != GR_OK) ||
-                add_partial(&piece, &sums, launched, error) != GR_OK)
+                add_partial(&piece, sums.now + sums.count++ * sums.bytes, launched, error) != GR_OK)
                 goto done;
             more = goes_on(request, error);
         }

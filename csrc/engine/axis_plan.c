@@ -340,7 +340,9 @@ static void shape_layout(gr_axis_plan *p)
     const gr_layout_dim *dim = p->layout.dim;
     int kept = p->layout.kept, dims = kept + p->layout.reduced;
     size_t terms = gr_axis_usual_terms(&p->request->axes);
-    bool adjacent = kept > 0 && dims > kept && p->layout.ranges.kind != GR_RANGE_OFFSETS &&
+    gr_range_kind ranges = p->layout.ranges.kind;
+    bool adjacent = kept > 0 && dims > kept &&
+                    (ranges == GR_RANGE_ALL || ranges == GR_RANGE_WINDOWS) &&
                     gr_axis_distance(dim[kept - 1].in) < dim[dims - 1].in;
     bool alone = adjacent || terms <= 16;
     if (!alone && !p->request->block)
@@ -360,8 +362,9 @@ static void shape_layout(gr_axis_plan *p)
 /* The most threads per block of the kernels with a __launch_bounds__ of less than 1024. */
 static unsigned most_threads(const gr_axis_plan *p)
 {
-    static const char *const names[] = {"row_warp",     "row_group",    "row_packs",   "row_tile",
-                                        "column_packs", "column_tiles", "exact_levels"};
+    static const char *const names[] = {"row_warp",     "row_group",    "row_packs",
+                                        "row_tile",     "column_packs", "column_tiles",
+                                        "exact_levels", "any_ranges"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (is(p, names[i]))
             return 256;
@@ -402,7 +405,8 @@ static void decide_on_adding_again(gr_axis_plan *p, gr_axis_form found)
     bool by_block = is(p, "row_block") || p->team > 1 || p->row_team > GR_WARP;
     bool is_shared = found == AS_ROWS || by_block || p->terms <= AGAIN_TERMS ||
                      p->sum_count >= sms_of(p) * AGAIN_SUMS;
-    bool leaves_all = is(p, "row_split") || (is(p, "row_tile") && p->kernel->load == GR_LOAD_f64);
+    bool leaves_all = is(p, "row_split") || is(p, "any_ranges") ||
+                      (is(p, "row_tile") && p->kernel->load == GR_LOAD_f64);
     p->adds_again = !p->sums.made.is_made && p->shares * p->pieces == 1 && is_shared &&
                     !leaves_all && p->terms <= MOST_AGAIN;
     if (by_block && p->adds_again && p->shared_bytes < GR_LEVELS_WORDS * sizeof(uint64_t))
@@ -454,13 +458,15 @@ void gr_start_axis_plan(const gr_groups_request *request, gr_axis_plan *p)
     p->sums.made.n = request->sums.made.over == GR_OVER_COUNT ? (double)p->terms : 1;
     p->sums.has_initial = gr_has_initial(&request->sums);
     double each = gr_is_wide_integer(request->load) ? 12 : 4; /* its square has six numbers */
+    each *= request->axes.components == 2 ? 2 : 1;
     p->sums.additions = each * (double)p->terms + 1e5; /* merges of threads and shares included */
 }
 
 bool gr_needs_digits(const gr_groups_request *request)
 {
     if (request->sums.made.is_made)
-        return request->axes.components == 2;
+        return request->axes.components == 2 &&
+               gr_axis_usual_terms(&request->axes) > gr_backend_elements_at_once();
     return request->sums.as_digits || request->strategy == gr_strategy_named("exact_levels");
 }
 
@@ -481,7 +487,8 @@ gr_status gr_plan_axis(const gr_groups_request *request, gr_axis_plan *p, gr_err
     if (p->pieces > MOST_PIECES && p->sum_count < sms_of(p))
         found = AS_LAYOUT;
     if (number < 0)
-        number = gr_strategy_named(axes.term == GR_TERM_MAGNITUDE || axes.term >= GR_TERM_PRODUCT
+        number = gr_strategy_named(axes.ranges.kind ? "any_ranges"
+                                   : axes.term == GR_TERM_MAGNITUDE || axes.term >= GR_TERM_PRODUCT
                                        ? "any_layout"
                                    : found == AS_ROWS    ? choose_rows(p)
                                    : found == AS_COLUMNS ? choose_columns(p)
@@ -525,6 +532,22 @@ gr_status gr_plan_shares(const gr_axis_plan *first, const void *partial, gr_axis
     p->kernel = gr_find_kernel(number, load, acc, 0);
     shape_lanes(p, p->sum_count);
     return error->status = GR_OK;
+}
+
+gr_status gr_plan_join(const gr_groups_request *request, const void *parts, gr_axis_plan *p,
+                       gr_error *error)
+{
+    gr_axes axes = request->axes;
+    int number = gr_strategy_named("join_parts");
+    gr_start_axis_plan(request, p);
+    p->strategy = gr_strategy_at(number);
+    p->kernel = gr_find_kernel(number, (gr_load)request->load, request->acc, 0);
+    p->team = 1;
+    p->grid = gr_least(gr_ceil_div(p->sum_count, p->block), sms_of(p) * (SM_THREADS / p->block));
+    gr_axis_simplify(&axes, request->sums.parts);
+    gr_axis_describe_layout(request, &axes, &p->layout, error);
+    p->layout.base = parts;
+    return error->status;
 }
 
 gr_status gr_plan_levels(const gr_axis_plan *first, gr_axis_plan *p, gr_error *error)

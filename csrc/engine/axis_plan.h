@@ -4,7 +4,7 @@
 #include "engine/axis_form.h"
 
 /* One launch. `matrix` describes the array to the kernels for rows or columns, `layout` to
- * any_layout. */
+ * any_layout and any_ranges. */
 typedef struct {
     const gr_groups_request *request;
     const gr_strategy *strategy;
@@ -19,7 +19,7 @@ typedef struct {
     unsigned row_team;             /* threads per row of row_lanes */
     unsigned teams, fold, tail;    /* of column_tiles */
     unsigned per_lane, tile_bytes; /* of row_tile */
-    unsigned team;                 /* of any_layout */
+    unsigned team;                 /* of any_layout and any_ranges */
     unsigned lanes;                /* of exact_levels, per sum, or 0 for other kernels; .. */
     size_t level_shares;           /* .. warps that share a sum */
     size_t words;                  /* .. that they need in global memory, zeroed */
@@ -42,6 +42,11 @@ gr_status gr_plan_shares(const gr_axis_plan *first, const void *partial, gr_axis
 
 /* Plans the last launch of exact sums, which adds up the unproven ones again. */
 gr_status gr_plan_levels(const gr_axis_plan *first, gr_axis_plan *plan, gr_error *error);
+
+/* Plans the launch that makes results of complex numbers. `parts`: the sums of x and of x^2 of each
+ * group's real parts, and after these of its imaginary parts. */
+gr_status gr_plan_join(const gr_groups_request *request, const void *parts, gr_axis_plan *plan,
+                       gr_error *error);
 
 /* Launches. `partial`: where the sums of shares go; NULL if this launch stores the results.
  * `words`: memory for plan->words words. */

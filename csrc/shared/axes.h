@@ -33,16 +33,17 @@ typedef enum {
 } gr_term;
 
 /* Which elements along the only reduced dimension belong to a group: all of them, those between two
- * adjacent offsets, or those of a window. */
-typedef enum { GR_RANGE_ALL, GR_RANGE_OFFSETS, GR_RANGE_WINDOWS } gr_range_kind;
+ * adjacent offsets, those of a window, or those from a start to an end. */
+typedef enum { GR_RANGE_ALL, GR_RANGE_OFFSETS, GR_RANGE_WINDOWS, GR_RANGE_PAIRS } gr_range_kind;
 
 /* The groups form a kept dimension, whose step in the mask is 1. With offsets, group k has the
  * elements offset[k] to offset[k + 1] - 1, and there are `size` groups. With windows, it has the
- * `size` elements from k + first on, as far as they exist. */
+ * `size` elements from k `step` + first on, as far as they exist. With pairs, it has the elements
+ * offset[2 k] to offset[2 k + 1] - 1, usually `size` of them. */
 typedef struct {
     gr_range_kind kind;
     const int64_t *offset;
-    int64_t first, size;
+    int64_t first, size, step; /* `step`: of offsets 1, and of pairs 2 */
 } gr_ranges;
 
 typedef struct {

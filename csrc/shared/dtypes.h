@@ -43,6 +43,7 @@
     X(i8, u64) X(u8, u64) X(i16, u64) X(u16, u64) X(i32, u64) X(u32, u64) X(u64, u64) \
     X(f16, proven) X(bf16, proven) X(f32, proven)
 #define GR_PAIRS_FLOAT_SUMS(X) GR_PAIRS_COMPLEX(X) GR_PAIRS_PROVEN(X)
+#define GR_PAIRS_PARTS(X) X(f32, moments) X(f64, moments3)
 #define GR_PAIRS_UNTYPED(X) X(u64, u64)
 #define GR_PAIRS_PLAIN(X) X(f32, f32) X(f64, f64)
 #define GR_PAIRS_WIDE(X) X(u32, u32) X(u64, u64) X(f32, f32) X(f64, f64)

@@ -44,6 +44,8 @@ typedef struct {
     gr_term term;        /* what is added up; for products, `mask` is the other array */
     int64_t imaginary;   /* bytes from a real part to its imaginary part, for exact_terms; or 0 */
     gr_ranges ranges;
+    const void *chunks;                /* any_ranges: sums of each `chunk` elements, or NULL; .. */
+    uint64_t chunk, chunk_count;       /* .. groups of the last kept dimension share so many */
     int kept, reduced;                 /* how many dimensions */
     gr_layout_dim dim[GR_LAYOUT_DIMS]; /* those that are kept, then those that are added up; each
                                           with the slowest-varying first */

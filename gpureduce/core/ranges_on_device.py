@@ -26,7 +26,7 @@ from gpureduce.core.moments import VARIANCE
 from gpureduce.core.plan import Arguments, strategy_of
 from gpureduce.core.running_on_device import OFFSETS
 
-_WINDOWS = 2  # gr_range_kind
+_WINDOWS, _PAIRS = 2, 3  # gr_range_kind
 
 
 def _of_ranges(
@@ -105,29 +105,45 @@ def cumsum_by_segment(values: Any, ids: Any, offsets: Any, num_segments: object,
     return device_results.awaited(found, type(values))
 
 
+def _given(window: tuple[Any, ...], n: int) -> tuple[tuple[int, int, int], Any]:
+    """What C needs of windows from starts to ends: their kind, and the pairs as one array."""
+    if not all(arrays.lies_on_a_gpu(one) for one in window):
+        raise TypeError(
+            "x is on a GPU, and starts or ends is not: copy them to the GPU, or x to host memory"
+        )
+    rolling.check_windows(window, n)
+    starts, ends = window
+    count = len(starts)
+    usual = math.ceil(float((ends - starts).sum()) / count) if count else 0
+    call, how = Arguments("auto", "int64", timing=False), groups.Reduction((), result="device")
+    pairs = axis_on_device.library_of(starts).stack((starts, ends), 1)
+    whole = axis_on_device.add_gpu(call, strategy_of("auto"), pairs, how, 0.0).value
+    return (_PAIRS, 0, usual), whole
+
+
 def rolled(
     x: Any, window: object, axis: object, min_periods: object, center: object, made: Made
 ) -> Any:
     """The result of each window, without its nans."""
     shape = tuple(x.shape)
-    if isinstance(window, tuple):
-        raise TypeError(
-            "on a GPU, all windows have the same size: pass one number as window, or use host "
-            "memory for (starts, ends)"
-        )
     if "complex" in str(x.dtype):
         raise TypeError(f"rolling functions take real numbers, not {x.dtype}")
     if not shape:
         raise ValueError("rolling functions need an array with an axis, not a single number")
     along = groups.one_axis(axis, len(shape))
-    n = shape[along]
-    _, _, size, after, least = rolling.windows_of(window, n, min_periods, center)
+    n = count = shape[along]
+    pairs = None
+    size, after, least = rolling.sizes_of(window, n, min_periods, center)
+    if isinstance(window, tuple):
+        ranges, pairs = _given(window, n)
+        count = len(window[0])
+    else:
+        ranges = (_WINDOWS, 1 + after - size, size)
     if made.kind == VARIANCE:
         least = max(least, math.floor(made.ddof) + 1)
-    ranges = (_WINDOWS, 1 + after - size, size)
     numbers = axis_on_device.numbers_in(x)
-    counts = _of_ranges(numbers, None, along, n, ranges)
+    counts = _of_ranges(numbers, None, along, count, ranges, pairs)
     if "float" in str(x.dtype):
         x = axis_on_device.library_of(x).where(numbers, x, 0)
-    found = _of_ranges(x, made._replace(least=least), along, n, ranges, counts=counts)
+    found = _of_ranges(x, made._replace(least=least), along, count, ranges, pairs, counts)
     return device_results.awaited(found, type(x))

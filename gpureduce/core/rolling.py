@@ -30,7 +30,7 @@ def rolled(
         raise ValueError("rolling functions need an array with an axis, not a single number")
     along = groups.one_axis(axis, array.ndim)
     rows = np.moveaxis(array, along, -1)
-    windows = windows_of(window, rows.shape[-1], min_periods, center)
+    windows = _windows_of(window, rows.shape[-1], min_periods, center)
     result = array.dtype.newbyteorder("=") if array.dtype.kind not in "biu" else np.dtype("f8")
     free = finite("ddof", ddof) if variance else None
     flat = rows.reshape(math.prod(rows.shape[:-1]), rows.shape[-1])
@@ -43,35 +43,47 @@ def rolled(
 _Windows = tuple[Array | None, Array | None, int, int, int]
 
 
-def windows_of(window: object, n: int, min_periods: object, center: object) -> _Windows:
+def sizes_of(window: object, n: int, min_periods: object, center: object) -> tuple[int, int, int]:
+    """The last three of _Windows."""
     if isinstance(window, tuple):
         if flag("center", center):
             raise ValueError("center is for windows of one size: leave it out with (starts, ends)")
-        starts, ends = _given(window, n)
-        least = 1 if min_periods is None else whole("min_periods", min_periods, 0, _MOST)
-        return starts, ends, 0, 0, least
+        return 0, 0, 1 if min_periods is None else whole("min_periods", min_periods, 0, _MOST)
     size = whole("window", window, 1, _MOST)
     least = size if min_periods is None else whole("min_periods", min_periods, 0, size)
     size = min(size, 2 * n + 1)
-    return None, None, size, (size - 1) // 2 if flag("center", center) else 0, least
+    return size, (size - 1) // 2 if flag("center", center) else 0, least
 
 
-def _given(window: tuple[Any, ...], n: int) -> tuple[Array, Array]:
+def _windows_of(window: object, n: int, min_periods: object, center: object) -> _Windows:
+    sizes = sizes_of(window, n, min_periods, center)
+    if not isinstance(window, tuple):
+        return None, None, *sizes
+    given = tuple(np.asarray(one) for one in window)
+    check_windows(given, n)
+    starts, ends = (one.astype(np.int64) for one in given)
+    return starts, ends, *sizes
+
+
+def check_windows(window: tuple[Any, ...], n: int) -> None:
+    """Raises if arrays, on a device or not, are not the starts and ends of windows."""
     if len(window) != 2:
         raise ValueError(f"window must be a size, or (starts, ends), not {len(window)} arrays")
-    starts, ends = (np.asarray(one) for one in window)
-    for name, one in (("starts", starts), ("ends", ends)):
-        if one.ndim != 1 or one.dtype.kind not in "iu":
+    for name, one in zip(("starts", "ends"), window, strict=True):
+        if len(one.shape) != 1 or "int" not in str(one.dtype):
             raise TypeError(
-                f"{name} must be one-dimensional integers, not {one.dtype} of {one.ndim} dimensions"
+                f"{name} must be one-dimensional integers, not {one.dtype} of {len(one.shape)} "
+                "dimensions"
             )
+    starts, ends = window
     if len(starts) != len(ends):
         raise ValueError(f"there are {len(starts)} starts and {len(ends)} ends: they must be equal")
-    wrong = np.flatnonzero((starts < 0) | (starts > ends) | (ends > n))
-    if wrong.size:
-        k = int(wrong[0])
-        raise ValueError(f"window {k} is from {starts[k]} to {ends[k]}: it must lie in 0 to {n}")
-    return starts.astype(np.int64), ends.astype(np.int64)
+    wrong = (starts < 0) | (starts > ends) | (ends > n)
+    if len(starts) and bool(wrong.any()):
+        k = int((wrong * 1).argmax())
+        raise ValueError(
+            f"window {k} is from {int(starts[k])} to {int(ends[k])}: it must lie in 0 to {n}"
+        )
 
 
 def _results(

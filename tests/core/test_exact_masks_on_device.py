@@ -219,12 +219,35 @@ def test_complex_numbers():
             part = "float32" if dtype == "complex64" else "float64"
             y = made(rng, MAKERS[4], shape, part)
             y = np.asarray(y + 1j * y.reshape(-1)[::-1].reshape(shape))
-            for view in views_of(y):
+            mask = np.asarray(rng.random(shape) < 0.7)
+            for view, some in zip(views_of(y), views_of(mask), strict=True):
                 for axis in axes_of(view):
                     compare(exact.norm, on_device(view), view, 2, axis)
                     compare(exact.std, on_device(view), view, axis, ddof=0.5)
+                    compare(exact.var, on_device(view), view, axis,
+                            where=(on_device(some), some))  # fmt: skip
             compare(exact.nanvar, OfLibrary(y), y, None, ddof=1)
             compare(exact.var, on_device(y), y, None, "float32")
+
+
+@each_kind
+def test_variances_of_complex_numbers(dtype, make):
+    rng = np.random.default_rng(8)
+    if dtype not in ("float32", "float64"):
+        return
+    shapes = [(1, 1), (7, 33), (2, 3000), (300, 40), (40, 1), (5, 4, 3, 2)]
+    for shape in shapes:
+        parts = [made(rng, make, shape, dtype) for _ in range(2)]
+        x = np.zeros(shape, "complex64" if dtype == "float32" else "complex128")
+        x.real, x.imag = parts
+        for view in [*views_of(x), np.broadcast_to(x, (2, *shape)), x.transpose()]:
+            axes = [*axes_of(view), *([(0, 2), (1, 3), (3, 0, 1)] if view.ndim == 4 else [])]
+            for axis in axes:
+                compare(exact.var, on_device(view), view, axis, ddof=1)
+        out = np.zeros((shape[0], 2), dtype)[:, 0]
+        if x.ndim == 2:
+            exact.std(on_device(x), 1, out=on_device(out))
+            assert out.tobytes() == exact.std(x, 1).tobytes()
 
 
 def test_errors():

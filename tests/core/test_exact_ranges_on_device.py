@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from test_exact_functions_on_device import MAKERS, each_kind, made
-from test_exact_masks_on_device import card_arrays, compare, emulator  # noqa: F401
+from test_exact_masks_on_device import card_arrays, compare, emulator, on_host  # noqa: F401
 
 from cases import numpy_dtype
 from gpureduce import exact
@@ -59,7 +59,7 @@ def test_integers_complex_numbers_and_dtypes_of_segments():
         compare_segments(OfLibrary, x, ids.astype(np.int16), offsets.astype(np.int32), 12)
     x = (rng.standard_normal(500) + 1j * rng.standard_normal(500)).astype(np.complex64)
     mean = SEGMENTS["mean"][0]
-    compare(mean, OfLibrary(x), x, segment_ids=(OfLibrary(ids), ids))
+    compare_segments(OfLibrary, x, ids, offsets, 12)
     compare(mean, OfLibrary(x.reshape(250, 2)), x.reshape(250, 2),
             offsets=(OfLibrary(offsets // 2), offsets // 2))  # fmt: skip
     compare(mean, OfLibrary(x.real), x.real, dtype="float64",
@@ -152,6 +152,48 @@ def test_windows(dtype, make):
                         compare(function, OfLibrary(view), view, window, axis, **more, **how)
 
 
+def starts_and_ends(rng, n, count, longest):
+    """Windows in any order, of which some are empty."""
+    starts = rng.integers(0, n + 1, count)
+    return starts, np.minimum(starts + rng.integers(0, longest + 1, count), n)
+
+
+def compare_given(there, function, x, starts, ends, *args, **how):
+    windows = (there(starts), there(ends)), (starts, ends)
+    want = np.asarray(function(x, windows[1], *args, **how))
+    found = on_host(function(there(x), windows[0], *args, **how))
+    assert (found.shape, found.dtype, found.tobytes()) == (want.shape, want.dtype, want.tobytes())
+
+
+@each_kind
+def test_windows_from_starts_to_ends(dtype, make):
+    rng = np.random.default_rng(12)
+    for shape, axis in [((1,), 0), ((60,), 0), ((3, 20), 1), ((20, 5, 2), 0), ((2, 30, 3), 1)]:
+        x = made(rng, make, shape, dtype)
+        x = np.where(rng.random(shape) < 0.1, numpy_dtype(dtype).type(np.nan), x)
+        for k, (count, longest) in enumerate([(0, 5), (1, 40), (70, 3), (90, 60)]):
+            given = starts_and_ends(rng, shape[axis], count, longest)
+            given = [one.astype(("int64", "int32", "uint16", "uint8")[k]) for one in given]
+            for function, how in WINDOWS.values():
+                compare_given(OfLibrary, function, x, *given, axis, min_periods=k % 2, **how)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32"])
+def test_long_windows_take_sums_of_chunks(dtype):
+    rng = np.random.default_rng(13)
+    for shape, axis, size in [((3000,), 0, 130), ((5000,), 0, 2111), ((3, 700), 1, 200),
+                              ((900, 3), 0, 128), ((2, 500, 2), 1, 999)]:  # fmt: skip
+        x = (rng.standard_normal(shape) * 100).astype(dtype)
+        if x.dtype.kind == "f":
+            x[rng.random(shape) < 0.1] = np.nan
+        n, wide = shape[axis], size
+        given = starts_and_ends(rng, n, 2 * n, wide)
+        for k, (function, how) in enumerate(WINDOWS.values()):
+            more = {"center": True, "min_periods": 3} if k % 2 else {"min_periods": 1}
+            compare(function, OfLibrary(x), x, size, axis, **more, **how)
+            compare_given(OfLibrary, function, x, *given, axis, min_periods=2, **how)
+
+
 def test_several_launches_for_many_windows():
     x = np.random.default_rng(8).standard_normal(180_000).astype(np.float32)
     x[::1000] = np.nan
@@ -169,6 +211,7 @@ def test_windows_of_integers():
 def test_errors():
     x = np.ones(6, np.float32)
     own, ids = OfLibrary(x), OfLibrary(np.array([0, 1, 2, 0, 1, 9]))
+    first = np.array([0, 1, 2])
     decreasing = OfLibrary(np.array([0, 4, 2, 6]))
     cases = [
         (
@@ -179,7 +222,12 @@ def test_errors():
         (lambda: exact.segment_var(own, offsets=decreasing), ValueError, "offsets.1. is 4"),
         (lambda: exact.segment_var(own, ids.array), TypeError, "values is on a GPU"),
         (lambda: exact.segment_std(own), TypeError, "either segment_ids or offsets"),
-        (lambda: exact.rolling_sum(own, ([0], [2])), TypeError, "all windows have the same size"),
+        (lambda: exact.rolling_sum(own, ([0], [2])), TypeError, "x is on a GPU, and starts"),
+        (lambda: exact.rolling_sum(own, (own, own)), TypeError, "starts must be .* integers"),
+        (lambda: exact.rolling_sum(own, (ids, ids)), ValueError, "window 5 is from 9 to 9"),
+        (lambda: exact.rolling_sum(own, (OfLibrary(first),)), ValueError, "not 1 arrays"),
+        (lambda: exact.rolling_sum(own, (OfLibrary(first), ids)), ValueError, "3 starts and 6"),
+        (lambda: exact.rolling_sum(own, (ids, OfLibrary(first[[0] * 6]))), ValueError, "window 1"),
         (lambda: exact.rolling_sum(own, 0), ValueError, "window"),
         (lambda: exact.rolling_mean(own, 2, axis=1), ValueError, "axis"),
         (lambda: exact.rolling_mean(OfLibrary(x + 1j), 2), TypeError, "real"),
@@ -207,6 +255,9 @@ def test_on_the_card(library, dtype):
             for function, how in WINDOWS.values():
                 compare(function, there(x), x, 5, 0, min_periods=2, **how)
                 compare(function, there(x), x, 70, -1, center=True, **how)
+                compare(function, there(x), x, 200, 0, min_periods=20, **how)
+                given = starts_and_ends(rng, len(x), 2 * len(x), len(x) // 2)
+                compare_given(there, function, x, *given, 0, **how)
 
 
 @pytest.mark.gpu
@@ -217,6 +268,6 @@ def test_large_arrays_on_the_card():
         x = made(rng, MAKERS[0], (n,), "float32")
         compare_segments(cupy.asarray, x, *segments_of(rng, n, count), count)
         compare_running(cupy.asarray, x, *segments_of(rng, n, count), count)
-    for window in (4, 300):
+    for window in (4, 300, 20_000):
         for function, how in WINDOWS.values():
             compare(function, cupy.asarray(x), x, window, **how)

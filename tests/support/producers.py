@@ -143,6 +143,36 @@ class OfLibrary(OnDevice):
     def __and__(self, other):
         return OfLibrary(np.asarray(self.array & other.array))
 
+    def __or__(self, other):
+        return OfLibrary(np.asarray(self.array | other.array))
+
+    def __lt__(self, other):
+        return OfLibrary(np.asarray(self.array < other))
+
+    def __gt__(self, other):
+        return OfLibrary(np.asarray(self.array > getattr(other, "array", other)))
+
+    def __sub__(self, other):
+        return OfLibrary(np.asarray(self.array - other.array))
+
+    def __mul__(self, other):
+        return OfLibrary(np.asarray(self.array * other))
+
+    def __len__(self):
+        return len(self.array)
+
+    def any(self):
+        return self.array.any()
+
+    def sum(self):
+        return self.array.sum()
+
+    def argmax(self):
+        return self.array.argmax()
+
+    def __int__(self):
+        return int(self.array)
+
     def __abs__(self):
         return OfLibrary(np.abs(self.array))
 
@@ -162,6 +192,7 @@ LIBRARY = types.SimpleNamespace(
     amax=lambda one, **how: OfLibrary(np.asarray(quietly(np.max, one.array, **how))),
     argsort=lambda one: OfLibrary(np.argsort(one.array, kind="stable")),
     broadcast_to=lambda one, shape: OfLibrary(np.broadcast_to(one.array, shape)),
+    stack=lambda several, axis: OfLibrary(np.stack([one.array for one in several], axis)),
     where=lambda mask, one, zero: OfLibrary(np.where(mask.array, one.array, one.dtype.type(zero))),
 )
 

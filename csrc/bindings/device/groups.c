@@ -139,6 +139,7 @@ static int take_request(decided *plan, PyObject *args, PyObject *named)
             &made->mean, &request->sums.numbers.least, &request->running, &ranges->kind,
             &ranges->first, &ranges->size, &request->in_place))
         return -1;
+    ranges->step = ranges->kind == GR_RANGE_PAIRS ? 2 : 1;
     made->is_made = named && PyDict_GetItemString(named, "made") != NULL;
     request->axes.term = (gr_term)term;
     request->by_segment = segments >= 0;
@@ -182,6 +183,16 @@ static bool take_offsets(job *j)
            offsets->step[0] == 8 && offsets->size[0] > 0 && j->plan->axes == 1;
 }
 
+/* Takes the starts and ends of groups. Returns false if the array is not of such pairs. */
+static bool take_pairs(job *j)
+{
+    const gr_array *pairs = j->other;
+    j->request.axes.ranges.offset = (const int64_t *)pairs->base;
+    return pairs->kind == 'i' && pairs->bytes == 8 && pairs->dims == 2 && pairs->size[1] == 2 &&
+           (pairs->size[0] == 0 || pairs->step[1] == 8) &&
+           (pairs->size[0] < 2 || pairs->step[0] == 16);
+}
+
 /* Adds the array's dimensions to the axes. `out` has the kept dimensions. */
 static bool fit_axes(job *j)
 {
@@ -193,14 +204,15 @@ static bool fit_axes(job *j)
     bool keeps = j->plan->keeps_dims || running || axes->ranges.kind,
          has_factors = axes->term >= GR_TERM_PRODUCT;
     bool by_offsets = axes->ranges.kind == GR_RANGE_OFFSETS,
-         in_ranges = axes->ranges.kind && !running;
+         by_pairs = axes->ranges.kind == GR_RANGE_PAIRS, in_ranges = axes->ranges.kind && !running;
     bool fits = by_offsets    ? mask && take_offsets(j)
+                : by_pairs    ? mask && take_pairs(j)
                 : in_ranges   ? !mask
                 : !mask       ? !has_factors
                 : has_factors ? mask->kind == in->kind && mask->bytes == in->bytes
                               : mask->bytes == 1 && !sums->as_digits &&
                                     (!sums->made.is_made || (j->counts && j->counts != Py_None));
-    if (by_offsets)
+    if (by_offsets || by_pairs)
         mask = NULL;
     if (!fits || (mask && (running || mask->dims != in->dims)))
         return false;
@@ -212,6 +224,7 @@ static bool fit_axes(job *j)
         int64_t size = !reduced     ? in->size[i]
                        : running    ? in->size[i] + first
                        : by_offsets ? j->other->size[0] - 1
+                       : by_pairs   ? j->other->size[0]
                        : in_ranges  ? out->size[i]
                                     : 1;
         if ((mask && mask->size[i] != in->size[i]) ||

@@ -9,27 +9,6 @@
 #include "parts/layout.h"
 #include "parts/matrix.h"
 
-template <typename Acc>
-__device__ __forceinline__ Acc sum_of_share(const gr_layout &of, const Place &first,
-                                            const Turn &turn)
-{
-    Acc sum = 0;
-    if constexpr (is_proven<Acc>) {
-        if (gr_is_wide_integer(of.load))
-            each_wide(of, first, turn, [&](double a, double b) { add_wide(sum, a, b); });
-        else
-            each_term<true>(of, first, turn, [&](auto x, auto y) { add_term(sum, of.term, x, y); });
-    } else {
-        for (size_t i = turn.begin + turn.member; i < turn.end; i += turn.step) {
-            Place at(of.dim + of.kept, of.reduced, i);
-            if (!of.mask || of.mask[first.mask + at.mask])
-                sum += element_at<Acc>(static_cast<const char *>(of.base) + first.in + at.in, 0,
-                                       of.load);
-        }
-    }
-    return sum;
-}
-
 /* `partial` is where the sums of shares go, or NULL if there is one share. */
 template <typename In, typename Acc>
 __global__ void __launch_bounds__(1024, 1)
@@ -41,9 +20,10 @@ __global__ void __launch_bounds__(1024, 1)
     for (; number < sums * shares; number += teams) {
         size_t k = number / shares, share = number % shares, member = threadIdx.x % team;
         Place place(of.dim, of.kept, k);
-        TermRange mine(of, place, terms);
-        Turn turn = {mine.at(share, shares), mine.at(share + 1, shares), (unsigned)member, team};
-        Acc sum = sum_of_share<Acc>(of, place, turn);
+        Acc sum = 0;
+        add_elements(
+            sum, of, place,
+            {terms * share / shares, terms * (share + 1) / shares, (unsigned)member, team});
         void *to = static_cast<char *>(out.of.base) + place.out;
         if (team > 1)
             sum = block_sum(sum);

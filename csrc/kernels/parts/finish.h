@@ -147,15 +147,18 @@ __device__ __forceinline__ bool take_numbers(gr_made *made, const gr_made_number
     return n >= of.least;
 }
 
-/* Rounds the result of one sum, or of two, to a type. Returns false if the rounding is not proven.
- */
+/* Rounds the result of one sum, or of two, to a type. `imaginary`: the sum of the imaginary parts,
+ * for variances. Returns false if the rounding is not proven. */
 DEVICE_FUNCTION bool finish_made(const gr_made how, const approximate first,
-                                 const approximate second, gr_load type, double *rounded)
+                                 const approximate second, const approximate imaginary,
+                                 gr_load type, double *rounded)
 {
     gr_format format = gr_format_of(type);
     approximate n = exactly({how.n}), above = first, below = n;
     if (how.kind == GR_FINISH_VARIANCE) {
         above = sum_of(product_of(n, second), negative_of(product_of(first, first)));
+        if (imaginary.high.value != 0 || imaginary.error.value != 0)
+            above = sum_of(above, negative_of(product_of(imaginary, imaginary)));
         above = zero_of_one(above, {how.n});
         below = product_of(n, free_of({how.n}, how.ddof));
     } else if (how.kind == GR_FINISH_DEVIATION) {

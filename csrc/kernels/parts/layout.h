@@ -43,8 +43,9 @@ struct TermRange {
             return;
         bool are_windows = of.ranges.kind == GR_RANGE_WINDOWS;
         int64_t last = int64_t(terms);
-        int64_t from = are_windows ? group.mask + of.ranges.first : of.ranges.offset[group.mask];
-        int64_t to = are_windows ? from + of.ranges.size : of.ranges.offset[group.mask + 1];
+        int64_t at = group.mask * of.ranges.step;
+        int64_t from = are_windows ? at + of.ranges.first : of.ranges.offset[at];
+        int64_t to = are_windows ? from + of.ranges.size : of.ranges.offset[at + 1];
         end = size_t(to < 0 ? 0 : to < last ? to : last); /* even if offsets are wrong */
         begin = from < 0 ? 0 : size_t(from) < end ? size_t(from) : end;
     }
@@ -199,5 +200,25 @@ __device__ __forceinline__ void each_term(const gr_layout &of, const Place &firs
         else if (of.mask && !of.mask[first.mask + at.mask])
             continue;
         use(x, y);
+    }
+}
+
+/* Adds a thread's elements of a group, or what its terms are. */
+template <typename Acc>
+__device__ __forceinline__ void add_elements(Acc &sum, const gr_layout &of, const Place &first,
+                                             const Turn &turn)
+{
+    if constexpr (is_proven<Acc>) {
+        if (gr_is_wide_integer(of.load))
+            each_wide(of, first, turn, [&](double a, double b) { add_wide(sum, a, b); });
+        else
+            each_term<true>(of, first, turn, [&](auto x, auto y) { add_term(sum, of.term, x, y); });
+    } else {
+        for (size_t i = turn.begin + turn.member; i < turn.end; i += turn.step) {
+            Place at(of.dim + of.kept, of.reduced, i);
+            if (!of.mask || of.mask[first.mask + at.mask])
+                sum += element_at<Acc>(static_cast<const char *>(of.base) + first.in + at.in, 0,
+                                       of.load);
+        }
     }
 }

@@ -128,12 +128,13 @@ __device__ __forceinline__ bool finish_proven(const gr_proven3 &sum, const gr_su
 
 /* Stores the result of one sum or two if its rounding is proven. Returns whether it is. */
 __device__ __forceinline__ bool store_made(void *to, const gr_sums &of, const approximate &first,
-                                           const approximate &second)
+                                           const approximate &second,
+                                           const approximate &imaginary = {})
 {
     double rounded;
     gr_made made = of.made;
     bool has_all = take_numbers(&made, of.numbers, to);
-    bool is_done = !has_all || finish_made(made, first, second, of.type, &rounded);
+    bool is_done = !has_all || finish_made(made, first, second, imaginary, of.type, &rounded);
     if (!has_all)
         store_bits(to, gr_round_flags(GR_EXACT_NAN, gr_format_of(of.type)), of.bytes);
     else if (is_done)
@@ -150,6 +151,18 @@ __device__ __forceinline__ bool store_proven(void *to, const gr_sums &of, size_t
          is_plain = is_ratio && of.made.over != GR_OVER_WEIGHTS;
     approximate x = is_plain ? approximate{} : approximate_of(sum.x.of, of.additions);
     return store_made(to, of, is_ratio ? products : x, is_ratio ? x : products);
+}
+
+/* The same of complex numbers, for a variance. */
+template <typename T>
+__device__ __forceinline__ bool store_of_parts(void *to, const gr_sums &of, const Moments<T> &real,
+                                               const Moments<T> &imaginary)
+{
+    Proven<gr_proven> products = real.products;
+    products += imaginary.products;
+    return store_made(to, of, approximate_of(real.x.of, of.additions),
+                      approximate_of(products.of, of.additions),
+                      approximate_of(imaginary.x.of, of.additions));
 }
 
 /* Stores the rounded sum if it is proven. Returns whether it is. */

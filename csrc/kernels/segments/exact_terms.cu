@@ -1,10 +1,10 @@
 /* exact_terms: a block adds up the terms of one group in integers, and makes the result of them.
  *
  * The other kernels make means, variances, norms and products from sums that nearly always prove
- * the rounding of the result. This kernel makes the results that are not proven, and all
- * variances of complex numbers. It cuts the elements of
- * a group, and their products as two float64 numbers each, into digits as in exact_levels. One
- * thread divides integers. If there are few groups, blocks share one: they add up in global memory.
+ * the rounding of the result. This kernel makes the results that are not proven. It cuts the
+ * elements of a group, and their products as two float64 numbers each, into digits as in
+ * exact_levels. One thread divides integers. If there are few groups, blocks share one: they add up
+ * in global memory.
  *
  * Still wasted: all threads but one, while that one divides. */
 #include "parts/exact_terms.h"

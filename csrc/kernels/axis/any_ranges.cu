@@ -1,0 +1,61 @@
+/* any_ranges: sums of ranges of elements along one axis: of windows, or from offset to offset.
+ *
+ * As in any_layout, a thread adds up each of many short ranges, and a block each longer one.
+ * Windows that overlap take the sums of chunks of elements, which an earlier launch of this kernel
+ * has made, and add the elements beside the chunks.
+ *
+ * Still wasted: neighbouring windows add up nearly the same elements. */
+#include "parts/layout.h"
+#include "parts/matrix.h"
+
+/* Adds up a thread's share of the elements of group k. */
+template <typename Acc>
+__device__ __forceinline__ Acc sum_of_range(const gr_layout &of, const Place &first, size_t k,
+                                            Turn turn)
+{
+    Acc sum = 0;
+    size_t end = turn.end, rest = end;
+    if (of.chunks) {
+        size_t from = (turn.begin + of.chunk - 1) / of.chunk, to = end / of.chunk;
+        size_t line = k / of.dim[of.kept - 1].size * of.chunk_count;
+        if (from < to) {
+            turn.end = from * of.chunk;
+            rest = to * of.chunk;
+        }
+        for (size_t i = from + turn.member; i < to; i += turn.step)
+            sum += static_cast<const Acc *>(of.chunks)[line + i];
+    }
+    MOSTLY_ONCE
+    do {
+        add_elements(sum, of, first, turn);
+        turn.begin = turn.end == end ? end : rest;
+        turn.end = end;
+    } while (turn.begin < end);
+    return sum;
+}
+
+/* `partial` is where the sums of shares go, or NULL if there is one share. */
+template <typename In, typename Acc>
+__global__ void __launch_bounds__(256, 3)
+    any_ranges(const __grid_constant__ gr_layout of, Sums<Acc> out, size_t sums, size_t terms,
+               unsigned team, unsigned shares, Acc *partial)
+{
+    size_t teams = (size_t)gridDim.x * (blockDim.x / team);
+    size_t number = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) / team;
+    for (; number < sums * shares; number += teams) {
+        size_t k = number / shares, share = number % shares, member = threadIdx.x % team;
+        Place place(of.dim, of.kept, k);
+        TermRange mine(of, place, terms);
+        Acc sum = sum_of_range<Acc>(
+            of, place, k,
+            {mine.at(share, shares), mine.at(share + 1, shares), (unsigned)member, team});
+        if (team > 1)
+            sum = block_sum(sum);
+        if (member == 0 && partial)
+            partial[number] = sum;
+        else if (member == 0)
+            finish_sum(static_cast<char *>(out.of.base) + place.out, out.of, k, sum);
+        if (team > 1)
+            __syncthreads(); /* the next sum takes the same shared memory */
+    }
+}
