@@ -376,7 +376,7 @@ static gr_status check(const gr_axis_plan *p, gr_axis_form found, gr_error *erro
     unsigned traits = p->strategy->traits;
     bool fits = (traits & ANY_ELEMENTS) || (found == AS_ROWS && traits & ROWS) ||
                 (found == AS_COLUMNS && traits & COLUMNS);
-    if (p->strategy->kind != GR_KIND_AXIS)
+    if (p->strategy->kind != GR_KIND_AXIS && p->request->strategy >= 0)
         return gr_fail(error, GR_BAD_VALUE, "%s cannot sum along an axis", p->strategy->name);
     if (!fits)
         return gr_fail(error, GR_BAD_VALUE,
@@ -405,8 +405,7 @@ static void decide_on_adding_again(gr_axis_plan *p, gr_axis_form found)
     bool by_block = is(p, "row_block") || p->team > 1 || p->row_team > GR_WARP;
     bool is_shared = found == AS_ROWS || by_block || p->terms <= AGAIN_TERMS ||
                      p->sum_count >= sms_of(p) * AGAIN_SUMS;
-    bool leaves_all = is(p, "row_split") || is(p, "any_ranges") ||
-                      (is(p, "row_tile") && p->kernel->load == GR_LOAD_f64);
+    bool leaves_all = is(p, "row_split") || (is(p, "row_tile") && p->kernel->load == GR_LOAD_f64);
     p->adds_again = !p->sums.made.is_made && p->shares * p->pieces == 1 && is_shared &&
                     !leaves_all && p->terms <= MOST_AGAIN;
     if (by_block && p->adds_again && p->shared_bytes < GR_LEVELS_WORDS * sizeof(uint64_t))

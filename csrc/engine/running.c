@@ -94,7 +94,7 @@ static gr_status launch(const gr_groups_request *request, gr_running_lines *of,
     size_t element = gr_load_size(load), summed = of->looks_back ? of->tiles : 0;
     size_t stretches = summed / GR_RUNNING_STRETCH,
            groups = summed * of->groups / GR_RUNNING_STRETCH;
-    size_t again_flags = is_proven ? of->tiles * of->strips : 0;
+    size_t again_flags = is_proven ? (of->tiles + 1) * of->strips : 0;
     size_t walks = is_proven ? gr_ceil_div(of->n, of->walk) : 0;
     gr_arena arena = {0};
     gr_sums sums = request->sums;
@@ -121,6 +121,7 @@ static gr_status launch(const gr_groups_request *request, gr_running_lines *of,
     memory = (gr_running_memory){.ticket = flag,
                                  .any_again = flag + 1,
                                  .again = flag + 2,
+                                 .again_end = flag + 2 + of->tiles * of->strips,
                                  .sums = arena.base + of_tiles,
                                  .group_sums = arena.base + of_groups,
                                  .up_to = arena.base + up_to,

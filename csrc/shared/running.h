@@ -44,6 +44,7 @@ typedef struct {
     unsigned *ticket;
     void *sums, *group_sums, *up_to; /* of tiles, of groups, and up to the ends of stretches */
     unsigned *any_again, *again;     /* whether any tile has an unproven entry, and which tiles */
+    unsigned *again_end;             /* one more than the last such tile of each strip, or 0 */
     int64_t *digits; /* GR_EXACT_WORDS for each sum of a walk, if a line has more than one */
 } gr_running_memory;
 

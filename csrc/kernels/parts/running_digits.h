@@ -116,6 +116,14 @@ __device__ __forceinline__ void sum_before_walks(const gr_running_lines &of, int
     }
 }
 
+/* How many walks of a strip have elements up to the end of its last unproven tile. */
+__device__ __forceinline__ size_t needed_walks(const gr_running_lines &of,
+                                               const gr_running_memory &memory, size_t strip)
+{
+    size_t rows = of.in_tile / of.width, end = memory.again_end[strip] * rows;
+    return ((end < of.n ? end : of.n) + of.walk - 1) / of.walk;
+}
+
 /* Whether any tile that has elements of walk `w` has an entry that is not proven. */
 __device__ __forceinline__ bool is_again(const gr_running_lines &of,
                                          const gr_running_memory &memory, size_t w, size_t strip)

@@ -6,7 +6,7 @@
  * again through each walk whose tiles have such entries: it starts with the digits before the walk,
  * and rounds all of its entries. If lines have one walk each, only the last step is needed.
  *
- * Still wasted: for a single unproven entry, all elements are added up again. */
+ * Still wasted: for a single unproven entry, all elements before it are added up again. */
 #include "parts/running_digits.h"
 
 #include <cooperative_groups.h>
@@ -24,14 +24,18 @@ __global__ void __launch_bounds__(GR_RUNNING_BLOCK)
         if (walks > 1) {
             auto grid = cooperative_groups::this_grid();
             for (size_t k = id; k < walks * lines; k += threads) {
-                Line<In> line(of, out.of.base, k % lines / of.width, unsigned(k % of.width));
+                size_t strip = k % lines / of.width;
+                if (k / lines >= needed_walks(of, memory, strip))
+                    continue;
+                Line<In> line(of, out.of.base, strip, unsigned(k % of.width));
                 GrowingDigits sum;
                 walk(line, k / lines, &sum, [](size_t) {});
                 sum.put_words(memory.digits + k * GR_EXACT_WORDS);
             }
             grid.sync();
             for (size_t k = id / 32; k < lines * GR_EXACT_WORDS; k += threads / 32)
-                sum_before_walks(of, memory.digits + k, lines * GR_EXACT_WORDS, walks,
+                sum_before_walks(of, memory.digits + k, lines * GR_EXACT_WORDS,
+                                 needed_walks(of, memory, k / GR_EXACT_WORDS / of.width),
                                  k % GR_EXACT_WORDS == GR_EXACT_DIGITS);
             grid.sync();
         }

@@ -51,6 +51,7 @@ __global__ void __launch_bounds__(GR_RUNNING_BLOCK, is_proven<Acc> ? 4 : 5)
     bool is_done = tile.put_own(elements, entries, out.of, begins, is_exact, run.sum);
     if (!__syncthreads_and(is_done) && threadIdx.x == 0) {
         atomicExch(&memory.again[size_t(tile.tile) * of.strips + tile.strip], 1u);
+        atomicMax(&memory.again_end[tile.strip], unsigned(tile.tile) + 1);
         atomicExch(memory.any_again, 1u);
     }
     tile.store(entries, out.of.bytes);
