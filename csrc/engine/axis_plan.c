@@ -27,15 +27,17 @@ enum {
     THREAD_ROWS = 32,         /* enough rows for a thread of column_tiles */
     SHARE_ROWS = 64,          /* the least rows of a share of columns */
     BATCH_BYTES = 4096,       /* smaller batches of columns waste most of a block */
-    SHARE_TERMS = 64,         /* the least elements per thread of a share of any_layout */
-    AGAIN_TERMS = 128,        /* elements that a single thread may add up again .. */
-    AGAIN_SUMS = 1024,        /* .. with fewer sums than this per multiprocessor */
-    MOST_AGAIN = 1 << 29,     /* elements of a sum whose digits fit into 62 bits */
-    LANE_TERMS = 4,           /* the least elements per lane of exact_levels .. */
-    LEAST_LANE_SHARE = 32,    /* .. and of a warp that shares a sum */
-    SHARED_RESULTS = 400,     /* most results that blocks share: their words take a megabyte */
-    APART_SUMS = 16,          /* results per multiprocessor that are worth a launch */
-    ALL_TERMS_BLOCKS = 16,    /* blocks of exact_terms in turn, if all results are made there */
+    WARP_TERMS = 1 << 10,     /* longest sum for a warp of any_layout .. */
+    MOST_WARP_TERMS = 1 << 13, /* .. or, of sums for all warps of the card */
+    SHARE_TERMS = 64,          /* the least elements per thread of a share of any_layout */
+    AGAIN_TERMS = 128,         /* elements that a single thread may add up again .. */
+    AGAIN_SUMS = 1024,         /* .. with fewer sums than this per multiprocessor */
+    MOST_AGAIN = 1 << 29,      /* elements of a sum whose digits fit into 62 bits */
+    LANE_TERMS = 4,            /* the least elements per lane of exact_levels .. */
+    LEAST_LANE_SHARE = 32,     /* .. and of a warp that shares a sum */
+    SHARED_RESULTS = 400,      /* most results that blocks share: their words take a megabyte */
+    APART_SUMS = 16,           /* results per multiprocessor that are worth a launch */
+    ALL_TERMS_BLOCKS = 16,     /* blocks of exact_terms in turn, if all results are made there */
     SM_THREADS = 2048
 };
 
@@ -345,11 +347,14 @@ static void shape_layout(gr_axis_plan *p)
                     (ranges == GR_RANGE_ALL || ranges == GR_RANGE_WINDOWS) &&
                     gr_axis_distance(dim[kept - 1].in) < dim[dims - 1].in;
     bool alone = adjacent || terms <= 16;
+    size_t full = sms_of(p) * SM_THREADS;
+    bool by_warp =
+        terms <= WARP_TERMS || (terms <= MOST_WARP_TERMS && p->sum_count >= full / GR_WARP);
     if (!alone && !p->request->block)
-        p->block = terms <= 1024 ? GR_WARP : BLOCK;
+        p->block = by_warp ? GR_WARP : BLOCK;
     p->team = alone ? 1 : p->block;
     p->shared_bytes = alone ? 0 : p->block / GR_WARP * gr_axis_acc_size(p->request->acc);
-    size_t full = sms_of(p) * SM_THREADS, threads = p->sum_count * p->team;
+    size_t threads = p->sum_count * p->team;
     if (threads <= full / 2 && p->packed) /* the second launch stores sums in order */
         p->shares = (unsigned)gr_least(full / threads, terms / SHARE_TERMS / p->team);
     p->shares = p->shares ? p->shares : 1;
@@ -417,7 +422,8 @@ static void decide_on_adding_again(gr_axis_plan *p, gr_axis_form found)
 static bool makes_apart(const gr_axis_plan *p)
 {
     return p->sums.made.is_made && p->sum_count >= sms_of(p) * APART_SUMS &&
-           (is(p, "row_warp") || is(p, "row_group") || is(p, "row_block"));
+           (is(p, "row_warp") || is(p, "row_group") || is(p, "row_block") ||
+            (is(p, "any_layout") && p->team > 1 && p->packed));
 }
 
 static gr_status shape(gr_axis_plan *p, gr_axis_form found, gr_error *error)

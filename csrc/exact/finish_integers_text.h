@@ -184,6 +184,32 @@ FINISH_FUNCTION void integer_of(integer *to, double x)
     to->negative = bits >> 63;
 }
 
+/* x 2^*exponent is the integer's size, with a relative error below 2^-51. */
+FINISH_FUNCTION double leading_digits(const integer *of, int *exponent)
+{
+    double x = 0;
+    int i = of->size;
+    while (i > 0 && i > of->size - 3)
+        x = 0x1p32 * x + of->digit[--i];
+    *exponent = 32 * (of->low + i);
+    return x;
+}
+
+/* A number of at most m, the result of round_ratio(), which is less than 2^15 below m. */
+FINISH_FUNCTION uint64_t least_ratio(const integer *above, const integer *below, bool root,
+                                     int exponent)
+{
+    int up, down;
+    double x = leading_digits(above, &up) / leading_digits(below, &down);
+    int power = up - down;
+    if (root) {
+        x = sqrt(power % 2 ? 2 * x : x);
+        power = (power - (power % 2 != 0)) / 2;
+    }
+    x = ldexp(x, power - exponent);
+    return (uint64_t)(x - 0x1p-49 * x); /* x differs by less than 2^-50 x */
+}
+
 /* Rounds above / below, or its root: finds the largest m of 62 or 63 bits such that m 2^exponent,
  * or its square, times `below` is at most `above`. The last bit of m is set if it is less. */
 FINISH_FUNCTION uint64_t round_ratio(gr_finish_room *room, bool root, gr_format format)
@@ -194,9 +220,9 @@ FINISH_FUNCTION uint64_t round_ratio(gr_finish_room *room, bool root, gr_format 
         return 0;
     int bits = bits_of_integer(above) - bits_of_integer(below); /* of the ratio, or one more */
     int exponent = (root ? (bits >= 0 ? bits / 2 : -((1 - bits) / 2)) : bits) - 62;
-    uint64_t m = 0, more = 0;
-    for (int bit = 63; bit >= -1; bit--) { /* in the end, m itself */
-        uint64_t tried = bit >= 0 ? m | (uint64_t)1 << bit : m;
+    uint64_t m = least_ratio(above, below, root, exponent), more = 0;
+    for (int bit = 14; bit >= -1; bit--) { /* in the end, m itself */
+        uint64_t tried = m + (bit >= 0 ? (uint64_t)1 << bit : 0);
         power_of(product, tried, exponent);
         if (root)
             multiply_integers(room, product, product, product);
@@ -204,11 +230,6 @@ FINISH_FUNCTION uint64_t round_ratio(gr_finish_room *room, bool root, gr_format 
         int order = compare_integers(product, above);
         m = order <= 0 ? tried : m;
         more = order != 0;
-    }
-    if (m >> 63) { /* gr_round_bits() takes at most 63 bits */
-        more |= m & 1;
-        m >>= 1;
-        exponent++;
     }
     return gr_round_bits(m | more, exponent, above->negative != below->negative, format);
 }
