@@ -77,7 +77,7 @@ def add(
         else:
             outcome = load("core.axis_on_device").add_host(plan, array, how)
         outcome.fields["initial"] = bool(how.initial)
-        return plan.finished(outcome, array, start)
+        return plan.finished(outcome, array.size, array.dtype, start)
     if strategy.name == "auto" and call.device is None and array.nbytes >= LEAST_SHARED_BYTES:
         device, with_processors = calibration.way_for(array.nbytes)
         call = call._replace(device=device)
@@ -90,7 +90,7 @@ def add(
     else:
         chosen = devices.choose_device(plan.device, or_cpu=True)
         outcome = on_device.add(plan, array, chosen, into)
-    return plan.finished(outcome, array, start)
+    return plan.finished(outcome, array.size, array.dtype, start)
 
 
 def _add_timedeltas(

@@ -117,7 +117,7 @@ def cumsum(
     made.first[...] = 0
     if out is not None:
         outcome.value = out
-    return plan.finished(outcome, array, start)
+    return plan.finished(outcome, array.size, array.dtype, start)
 
 
 def _chosen(strategy: object) -> registry.Strategy:

@@ -16,7 +16,7 @@ from gpureduce import _host
 from gpureduce.core import arrays, dtypes, registry
 from gpureduce.core.checks import one_of, shown, whole
 from gpureduce.core.devices import Device, choose_device
-from gpureduce.core.dtypes import Array, Conversion, convert, convert_for
+from gpureduce.core.dtypes import Conversion, convert, convert_for
 from gpureduce.core.registry import Strategy
 from gpureduce.core.results import Outcome, SumResult, timing_of
 from gpureduce.core.schedule import Schedule
@@ -77,16 +77,16 @@ class Plan:
         on_host = self.device in (None, "cpu")
         return self.strategy.kind == "host" or (self.strategy.kind == "everywhere" and on_host)
 
-    def finished(self, outcome: Outcome, array: Array, start: float) -> SumResult:
-        """The result of a call that began at `start`."""
+    def finished(self, outcome: Outcome, n: int, source: np.dtype[Any], start: float) -> SumResult:
+        """The result of a call for `n` elements that began at `start`."""
         if not self.timed:
             return SumResult(outcome.value, None)
         own = {
             "strategy": self.strategy.name,
-            "dtype": dtypes.name_of(array.dtype),
+            "dtype": dtypes.name_of(source),
             "finish": self.finish or self.strategy.finishes[0],
-            "n": array.size,
-            "nbytes": array.size * array.itemsize,
+            "n": n,
+            "nbytes": n * source.itemsize,
         }
         return SumResult(outcome.value, timing_of(own | outcome.fields, start))
 

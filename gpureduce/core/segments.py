@@ -173,7 +173,7 @@ def segment_sum(
     if out is not None:
         outcome.value = out
     outcome.fields["nbytes"] = array.nbytes + segments.numbers.nbytes
-    return plan.finished(outcome, array, start)
+    return plan.finished(outcome, array.size, array.dtype, start)
 
 
 def digits_of(
