@@ -127,7 +127,7 @@ static gr_status add_parts(const gr_groups_request *request, gr_axis_plan *plan,
     parts.sums.parts = 2;
     parts.sums.made.is_made = 0;
     for (int i = 0; i < kept->count; i++)
-        kept->dim[i].out *= 2;
+        kept->dim[i].out *= 2; /* two sums take the place of a result */
     gr_axes_push(kept, (gr_axis){2, (ptrdiff_t)gr_axis_element_bytes(parts.load), 0, bytes});
     gr_arena_take(arena, gr_axes_size(kept), gr_axis_acc_size(parts.acc));
     if (gr_arena_open(arena, parts.device, parts.stream, error) != GR_OK ||

@@ -114,7 +114,8 @@ def _given(window: tuple[Any, ...], n: int) -> tuple[tuple[int, int, int], Any]:
     rolling.check_windows(window, n)
     starts, ends = window
     count = len(starts)
-    usual = math.ceil(float((ends - starts).sum()) / count) if count else 0
+    mean = float((ends - starts).sum()) / count if count else 0.0  # int32 may overflow in JAX
+    usual = min(max(math.ceil(mean), 0), n)
     call, how = Arguments("auto", "int64", timing=False), groups.Reduction((), result="device")
     pairs = axis_on_device.library_of(starts).stack((starts, ends), 1)
     whole = axis_on_device.add_gpu(call, strategy_of("auto"), pairs, how, 0.0).value
