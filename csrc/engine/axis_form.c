@@ -2,6 +2,7 @@
 #include "engine/axis_form.h"
 
 #include "exact/format.h"
+#include "exact/proven.h"
 
 bool gr_acc_is_proven(gr_acc acc)
 {
@@ -19,6 +20,17 @@ int gr_axis_load(const gr_groups_request *request)
     if (request->acc == GR_ACC_u32)
         load = load == GR_LOAD_i32 || load == GR_LOAD_u32 ? GR_LOAD_u32 : -1;
     return load;
+}
+
+size_t gr_axis_acc_size(gr_acc acc)
+{
+    switch (acc) {
+    case GR_ACC_proven: return sizeof(gr_proven);
+    case GR_ACC_proven3: return sizeof(gr_proven3);
+    case GR_ACC_moments: return 2 * sizeof(gr_proven);
+    case GR_ACC_moments3: return sizeof(gr_proven3) + sizeof(gr_proven);
+    default: return gr_acc_size(acc);
+    }
 }
 
 size_t gr_axis_element_bytes(int load)

@@ -13,6 +13,9 @@ int gr_axis_load(const gr_groups_request *request);
 
 size_t gr_axis_element_bytes(int load);
 
+/* The size of an accumulator on the device. */
+size_t gr_axis_acc_size(gr_acc acc);
+
 /* The mean number of elements of a group. */
 size_t gr_axis_usual_terms(const gr_axes *axes);
 

@@ -3,6 +3,9 @@
 
 #include "engine/axis_form.h"
 
+#include <stdbool.h>
+#include <string.h>
+
 /* One launch. `matrix` describes the array to the kernels for rows or columns, `layout` to
  * any_layout and any_ranges. */
 typedef struct {
@@ -53,5 +56,28 @@ gr_status gr_plan_join(const gr_groups_request *request, const void *parts, gr_a
 gr_status gr_launch_axis(gr_axis_plan *plan, void *partial, uint64_t *words, gr_launched *launched,
                          gr_error *error);
 
-/* The size of an accumulator on the device. */
-size_t gr_axis_acc_size(gr_acc acc);
+/* --- for axis_plan.c and axis_matrix.c ---------------------------------------------------------
+ */
+
+enum { GR_AXIS_BLOCK = 256, GR_SM_THREADS = 2048 };
+
+static inline size_t gr_sms_of(const gr_axis_plan *plan)
+{
+    return gr_facts_of(plan->request->device)->sms;
+}
+
+static inline bool gr_is_kernel(const gr_axis_plan *plan, const char *name)
+{
+    return strcmp(plan->strategy->name, name) == 0;
+}
+
+/* The name of the best kernel. */
+const char *gr_choose_rows(const gr_axis_plan *plan);
+const char *gr_choose_columns(const gr_axis_plan *plan);
+
+/* Choose the launch of the kernel. */
+gr_status gr_shape_rows(gr_axis_plan *plan, gr_error *error);
+gr_status gr_shape_columns(gr_axis_plan *plan, gr_error *error);
+
+/* The same for row_lanes and so many rows. */
+void gr_shape_lanes(gr_axis_plan *plan, size_t rows);

@@ -18,7 +18,7 @@ EMULATED, CARDS = 4, (108, 132, 148)  # multiprocessors
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory):
     """The plan of a case: grid, block, shares, teams and fold."""
-    engine = [CSRC / "engine" / name for name in ("axis_form.c", "axis_plan.c")]
+    engine = [CSRC / "engine" / name for name in ("axis_form.c", "axis_matrix.c", "axis_plan.c")]
     sources = [NATIVE / "axis_plans.c", *engine, CSRC / "shared/registry.c"]
     target = tmp_path_factory.mktemp("plans") / "axis_plans"
     program = build_c(target, sources, CSRC / "emulator/include")
