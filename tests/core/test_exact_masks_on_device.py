@@ -230,6 +230,18 @@ def test_complex_numbers():
             compare(exact.var, on_device(y), y, None, "float32")
 
 
+@pytest.mark.parametrize("few", [np.float16, np.float32])
+def test_float64_numbers_of_few_bits(few):
+    """Sums of their products are often just between two floats: three numbers prove that."""
+    rng = np.random.default_rng(11)
+    for shape in [(3000, 16), (300, 256)]:
+        x, y = (rng.standard_normal(shape).astype(few).astype(np.float64) for _ in range(2))
+        here = on_host(exact.vecdot(on_device(x), on_device(y)))
+        assert here.tobytes() == exact.vecdot(x, y).tobytes()
+        y = np.abs(y) + 1
+        compare(exact.average, on_device(x), x, 1, weights=(on_device(y), y))
+
+
 @each_kind
 def test_variances_of_complex_numbers(dtype, make):
     rng = np.random.default_rng(8)

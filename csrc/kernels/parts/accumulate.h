@@ -180,14 +180,26 @@ template <typename P> __device__ __forceinline__ void add_to(Proven<P> &sum, Pro
     sum += x;
 }
 
+__device__ __forceinline__ void add_errors(gr_proven *to, double one, double other)
+{
+    one += other;
+    to->rest += one;
+    to->bound += gr_magnitude(one);
+}
+
+__device__ __forceinline__ void add_errors(gr_proven3 *to, double one, double other)
+{
+    gr_proven3_add_rest(to, one);
+    gr_proven3_add_rest(to, other);
+}
+
 /* Adds x y. If the error of a small product may be no float64, adds 2^-1000 to `bound`.
  */
-__device__ __forceinline__ void add_product(Proven<gr_proven> &sum, double x, double y)
+template <typename P>
+__device__ __forceinline__ void add_product(Proven<P> &sum, double x, double y)
 {
     double product = __dmul_rn(x, y), error = __fma_rn(x, y, -product);
-    error += gr_two_sum(&sum.of.sum, product);
-    sum.of.rest += error;
-    sum.of.bound += gr_magnitude(error);
+    add_errors(&sum.of, error, gr_two_sum(&sum.of.sum, product));
     constexpr unsigned small = (1023 - 960) << 20;
     if (((unsigned)__double2hiint(product) & 0x7fffffff) < small && x != 0 && y != 0)
         sum.of.bound += 0x1p-1000;

@@ -71,6 +71,38 @@ struct Terms {
     }
 };
 
+/* As Moments, but products also have three numbers: they are exact unless their bits span far. */
+template <typename T> struct FineMoments {
+    Proven<T> x, products;
+
+    FineMoments() = default;
+
+    __device__ __forceinline__ FineMoments(double first) : x(first), products(0.0) {}
+
+    __device__ __forceinline__ FineMoments &operator+=(const FineMoments &more)
+    {
+        x += more.x;
+        products += more.products;
+        return *this;
+    }
+};
+
+/* Makes a group's result by a block from such sums, if these prove it: where float64 numbers have
+ * few bits, such as those that were float32, a result is often just between two floats. */
+DEVICE_FUNCTION bool is_made_finely(void *to, const gr_sums &out, const Terms &terms, size_t begin,
+                                    size_t end)
+{
+    FineMoments<gr_proven3> sum = 0;
+    bool has_factors = terms.of.term >= GR_TERM_PRODUCT;
+    Turn turn = {begin, end, threadIdx.x, blockDim.x};
+    each_term<false>(terms.of, terms.place, turn, [&](auto one, auto other) {
+        add_product(sum.products, double(one), double(other));
+        add_to(sum.x, double(has_factors ? other : one));
+    });
+    sum = block_sum(sum);
+    return __syncthreads_or(threadIdx.x == 0 && store_moments(to, out, sum));
+}
+
 /* The first word of imaginary parts: after the words of elements and of products. */
 constexpr size_t imaginary_words = (1 + GR_PRODUCTS_PARTS) * GR_LEVELS_WORDS;
 

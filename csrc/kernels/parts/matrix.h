@@ -142,15 +142,22 @@ __device__ __forceinline__ bool store_made(void *to, const gr_sums &of, const ap
     return is_done;
 }
 
-template <typename T>
-__device__ __forceinline__ bool store_proven(void *to, const gr_sums &of, size_t,
-                                             const Moments<T> &sum)
+/* The same for the sums of x and of products. */
+template <typename Both>
+__device__ __forceinline__ bool store_moments(void *to, const gr_sums &of, const Both &sum)
 {
     approximate products = approximate_of(sum.products.of, of.additions);
     bool is_ratio = of.made.kind == GR_FINISH_RATIO,
          is_plain = is_ratio && of.made.over != GR_OVER_WEIGHTS;
     approximate x = is_plain ? approximate{} : approximate_of(sum.x.of, of.additions);
     return store_made(to, of, is_ratio ? products : x, is_ratio ? x : products);
+}
+
+template <typename T>
+__device__ __forceinline__ bool store_proven(void *to, const gr_sums &of, size_t,
+                                             const Moments<T> &sum)
+{
+    return store_moments(to, of, sum);
 }
 
 /* The same of complex numbers, for a variance. */

@@ -1,7 +1,8 @@
 /* exact_terms: a block adds up the terms of one group in integers, and makes the result of them.
  *
  * The other kernels make means, variances, norms and products from sums that nearly always prove
- * the rounding of the result. This kernel makes the results that are not proven. It cuts the
+ * the rounding of the result. This kernel makes the results that are not proven. It first adds up
+ * float64 numbers and products again in three numbers each. If that is not enough, it cuts the
  * elements of a group, and their products as two float64 numbers each, into digits as in
  * exact_levels. One thread divides integers. If there are few groups, blocks share one: they add up
  * in global memory.
@@ -28,6 +29,8 @@ __global__ void __launch_bounds__(GR_TERMS_THREADS, 2)
     wait_for_earlier_kernels();
     if (bits && !*out.of.any_unproven)
         return;
+    bool may_be_fine =
+        bits && shares == 1 && has_products && of.load == GR_LOAD_f64 && !of.imaginary;
     NextTask next = {bits, 1, shares, sums * shares};
     for (size_t task = blockIdx.x; next.find(task, gridDim.x); task += gridDim.x) {
         size_t k = task / shares, share = task % shares;
@@ -35,6 +38,9 @@ __global__ void __launch_bounds__(GR_TERMS_THREADS, 2)
         Place place(of.dim, of.kept, k);
         TermRange mine(of, place, terms);
         Share part = {mine.at(share, shares), 1, mine.at(share + 1, shares)};
+        void *to = static_cast<char *>(out.of.base) + place.out;
+        if (may_be_fine && is_made_finely(to, out.of, {of, place, 0}, part.first, part.end))
+            continue;
         for (unsigned i = threadIdx.x; shares == 1 && i < WORDS; i += blockDim.x)
             shared[i] = 0;
         __syncthreads();
@@ -57,7 +63,7 @@ __global__ void __launch_bounds__(GR_TERMS_THREADS, 2)
             __threadfence();
             for (unsigned i = 0; shares > 1 && i < WORDS; i++)
                 shared[i] = static_cast<volatile unsigned long long *>(word)[i];
-            finish_group(static_cast<char *>(out.of.base) + place.out, out.of, of, room, shared);
+            finish_group(to, out.of, of, room, shared);
         }
         __syncthreads(); /* the next group takes the same shared memory */
     }
