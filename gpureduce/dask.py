@@ -16,6 +16,7 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import numpy.typing as npt
+from dask import config
 from dask.array.utils import validate_axis
 from dask.core import flatten
 
@@ -27,6 +28,7 @@ from gpureduce.core.summation import sum as _sum
 __all__ = ["cumsum", "mean", "nanmean", "nanstd", "nansum", "nanvar", "norm", "std", "sum", "var"]
 
 _STRATEGIES = ("exact", "cpu", "numpy", "fast")
+_FEW_SUMS = 1 << 13  # of a chunk
 
 Axis = int | tuple[int, ...] | None
 
@@ -46,7 +48,7 @@ def sum(
     x
         A Dask array of NumPy or CuPy chunks, or what dask.array.asanyarray takes.
     axis, dtype, keepdims, split_every
-        As in dask.array.sum.
+        As in dask.array.sum. By default, 16 chunks are added up at once if they have few sums each.
     strategy
         ``"exact"`` rounds each sum of floats once: it has the bits of `gpureduce.sum` of the whole
         array. A chunk that lacks elements of its sums becomes three floats for each sum along its
@@ -97,8 +99,8 @@ def _exact_sum(
 ) -> Any:  # fmt: skip
     return da.reduction(
         x, chunk, partial(_rounded, result=result), axis=axis, keepdims=keepdims, dtype=result,
-        combine=_merged, split_every=split_every, meta=_meta(x, axis, keepdims, result),
-        concatenate=False, name="exact-sum",
+        combine=_merged, split_every=_at_once(x, axis, split_every), concatenate=False,
+        meta=_meta(x, axis, keepdims, result), name="exact-sum",
     )  # fmt: skip
 
 
@@ -322,15 +324,25 @@ def _statistic(
         last = _only
     return da.reduction(
         x, chunk, last, axis=axis, keepdims=keepdims, dtype=result, combine=_merged,
-        split_every=split_every, meta=_meta(x, axis, keepdims, result), concatenate=False,
-        name="exact-" + name,
+        split_every=_at_once(x, axis, split_every), meta=_meta(x, axis, keepdims, result),
+        concatenate=False, name="exact-" + name,
     )  # fmt: skip
+
+
+def _axes(x: Any, axis: Axis) -> Any:
+    return np.atleast_1d(range(x.ndim) if axis is None else validate_axis(axis, x.ndim))
 
 
 def _are_whole(x: Any, axis: Axis) -> bool:
     """Whether each chunk has all elements of its sums: then they are finished at once."""
-    axes = validate_axis(axis, x.ndim) if axis is not None else range(x.ndim)
-    return all(x.numblocks[i] == 1 for i in np.atleast_1d(axes))
+    return all(x.numblocks[i] == 1 for i in _axes(x, axis))
+
+
+def _at_once(x: Any, axis: Axis, split_every: Any) -> Any:
+    """How many chunks are added up at once: more than Dask's 4 if their sums take little memory."""
+    axes = _axes(x, axis)
+    sums = math.prod(max(sizes) for i, sizes in enumerate(x.chunks) if i not in axes)
+    return split_every or config.get("split_every", 16 if sums <= _FEW_SUMS else 4)
 
 
 def _meta(x: Any, axis: Axis, keepdims: bool, result: np.dtype[Any]) -> Any:
