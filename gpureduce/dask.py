@@ -81,7 +81,7 @@ def sum(
     result = conversion.result
     is_exact = strategy == "exact" and dtypes.is_exact(result)
     if is_exact and not _are_whole(x, axis):
-        return _exact_sum(x, _partial, axis, result, keepdims, split_every)
+        return _exact_sum("sum", x, _partial, axis, result, keepdims, split_every)
     part: Any = result if is_exact else dtypes.rounded_later(conversion).result
     strategy = "auto" if part.kind in "iu" else strategy
     part = None if part == dtypes.convert(x.dtype, None).result else part  # in less time
@@ -94,13 +94,13 @@ def sum(
 
 
 def _exact_sum(
-    x: Any, chunk: Any, axis: Axis, result: np.dtype[Any], keepdims: bool,
+    name: str, x: Any, chunk: Any, axis: Axis, result: np.dtype[Any], keepdims: bool,
     split_every: int | dict[int, int] | None,
 ) -> Any:  # fmt: skip
     return da.reduction(
         x, chunk, partial(_rounded, result=result), axis=axis, keepdims=keepdims, dtype=result,
         combine=_merged, split_every=_at_once(x, axis, split_every), concatenate=False,
-        meta=_meta(x, axis, keepdims, result), name="exact-sum",
+        meta=_meta(x, axis, keepdims, result), name=f"{name}-exact",
     )  # fmt: skip
 
 
@@ -186,7 +186,8 @@ def nansum(
     result = dtypes.convert(x.dtype, dtype).result
     if not dtypes.is_float(x.dtype) or not dtypes.is_exact(result):
         return sum(x, axis, dtype, keepdims, split_every)
-    return _exact_sum(x, partial(_partial, skips_nan=True), axis, result, keepdims, split_every)
+    chunk = partial(_partial, skips_nan=True)
+    return _exact_sum("nansum", x, chunk, axis, result, keepdims, split_every)
 
 
 def nanmean(
@@ -325,7 +326,7 @@ def _statistic(
     return da.reduction(
         x, chunk, last, axis=axis, keepdims=keepdims, dtype=result, combine=_merged,
         split_every=_at_once(x, axis, split_every), meta=_meta(x, axis, keepdims, result),
-        concatenate=False, name="exact-" + name,
+        concatenate=False, name=f"{'nan' * skips_nan}{name}-exact",
     )  # fmt: skip
 
 
