@@ -213,7 +213,7 @@ def finish_segments(
     offsets: _Array | None,
     segments: int,
     load: int,
-    n: _Array,
+    counts: _Array,
     target: int,
     out: _Array,
     unknown: _Array,

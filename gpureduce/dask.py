@@ -16,6 +16,7 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import numpy.typing as npt
+from dask import config
 from dask.array.utils import validate_axis
 from dask.core import flatten
 
@@ -27,6 +28,7 @@ from gpureduce.core.summation import sum as _sum
 __all__ = ["cumsum", "mean", "nanmean", "nanstd", "nansum", "nanvar", "norm", "std", "sum", "var"]
 
 _STRATEGIES = ("exact", "cpu", "numpy", "fast")
+_FEW_SUMS = 1 << 13  # of a chunk
 
 Axis = int | tuple[int, ...] | None
 
@@ -46,7 +48,7 @@ def sum(
     x
         A Dask array of NumPy or CuPy chunks, or what dask.array.asanyarray takes.
     axis, dtype, keepdims, split_every
-        As in dask.array.sum.
+        As in dask.array.sum. By default, 16 chunks are added up at once if they have few sums each.
     strategy
         ``"exact"`` rounds each sum of floats once: it has the bits of `gpureduce.sum` of the whole
         array. A chunk that lacks elements of its sums becomes three floats for each sum along its
@@ -79,7 +81,7 @@ def sum(
     result = conversion.result
     is_exact = strategy == "exact" and dtypes.is_exact(result)
     if is_exact and not _are_whole(x, axis):
-        return _exact_sum(x, _partial, axis, result, keepdims, split_every)
+        return _exact_sum("sum", x, _partial, axis, result, keepdims, split_every)
     part: Any = result if is_exact else dtypes.rounded_later(conversion).result
     strategy = "auto" if part.kind in "iu" else strategy
     part = None if part == dtypes.convert(x.dtype, None).result else part  # in less time
@@ -92,13 +94,13 @@ def sum(
 
 
 def _exact_sum(
-    x: Any, chunk: Any, axis: Axis, result: np.dtype[Any], keepdims: bool,
+    name: str, x: Any, chunk: Any, axis: Axis, result: np.dtype[Any], keepdims: bool,
     split_every: int | dict[int, int] | None,
 ) -> Any:  # fmt: skip
     return da.reduction(
         x, chunk, partial(_rounded, result=result), axis=axis, keepdims=keepdims, dtype=result,
-        combine=_merged, split_every=split_every, meta=_meta(x, axis, keepdims, result),
-        concatenate=False, name="exact-sum",
+        combine=_merged, split_every=_at_once(x, axis, split_every), concatenate=False,
+        meta=_meta(x, axis, keepdims, result), name=f"{name}-exact",
     )  # fmt: skip
 
 
@@ -184,7 +186,8 @@ def nansum(
     result = dtypes.convert(x.dtype, dtype).result
     if not dtypes.is_float(x.dtype) or not dtypes.is_exact(result):
         return sum(x, axis, dtype, keepdims, split_every)
-    return _exact_sum(x, partial(_partial, skips_nan=True), axis, result, keepdims, split_every)
+    chunk = partial(_partial, skips_nan=True)
+    return _exact_sum("nansum", x, chunk, axis, result, keepdims, split_every)
 
 
 def nanmean(
@@ -322,15 +325,25 @@ def _statistic(
         last = _only
     return da.reduction(
         x, chunk, last, axis=axis, keepdims=keepdims, dtype=result, combine=_merged,
-        split_every=split_every, meta=_meta(x, axis, keepdims, result), concatenate=False,
-        name="exact-" + name,
+        split_every=_at_once(x, axis, split_every), meta=_meta(x, axis, keepdims, result),
+        concatenate=False, name=f"{'nan' * skips_nan}{name}-exact",
     )  # fmt: skip
+
+
+def _axes(x: Any, axis: Axis) -> Any:
+    return np.atleast_1d(range(x.ndim) if axis is None else validate_axis(axis, x.ndim))
 
 
 def _are_whole(x: Any, axis: Axis) -> bool:
     """Whether each chunk has all elements of its sums: then they are finished at once."""
-    axes = validate_axis(axis, x.ndim) if axis is not None else range(x.ndim)
-    return all(x.numblocks[i] == 1 for i in np.atleast_1d(axes))
+    return all(x.numblocks[i] == 1 for i in _axes(x, axis))
+
+
+def _at_once(x: Any, axis: Axis, split_every: Any) -> Any:
+    """How many chunks are added up at once: more than Dask's 4 if their sums take little memory."""
+    axes = _axes(x, axis)
+    sums = math.prod(max(sizes) for i, sizes in enumerate(x.chunks) if i not in axes)
+    return split_every or config.get("split_every", 16 if sums <= _FEW_SUMS else 4)
 
 
 def _meta(x: Any, axis: Axis, keepdims: bool, result: np.dtype[Any]) -> Any:

@@ -365,7 +365,7 @@ def segment_mean(
 
         means, n = rows.made(Finish(RATIO), part, alone, (one,))
         found.append(means)
-    if (n == 0).any():
+    if rows.warns and (n == 0).any():
         warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=2)
     return rows.shaped(joined(found, result))
 

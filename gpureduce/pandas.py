@@ -15,7 +15,6 @@ Each is rounded once. Importing this module adds the accessor ``exact``.
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -153,11 +152,7 @@ class GroupBy(_Statistics):
         else:
             values = column.to_numpy(own, na_value=0) if is_extension else column.to_numpy()
             options = {k: v for k, v in how.items() if k == "ddof"}
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", RuntimeWarning)  # of groups with too few values
-                found = getattr(exact, f"segment_{kind}")(
-                    values, rows, num_segments=size, **options
-                )
+            found = getattr(exact, f"segment_{kind}")(values, rows, num_segments=size, **options)
         if is_extension and own is not None:
             found = pd.array(found, _extension_of(found.dtype, dtype))
         ddof, least = how.get("ddof", 0), how.get("min_count", 0)

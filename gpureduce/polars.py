@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -134,9 +133,7 @@ class GroupBy:
             column = column.drop_nulls()
         if kind == "count":
             return pl.Series(column.name, rows.counts)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # of groups with too few values
-            of = getattr(exact, f"segment_{kind}")
-            found = pl.Series(column.name, of(column.to_numpy(), rows, num_segments=size, **how))
+        made = getattr(exact, f"segment_{kind}")(column.to_numpy(), rows, num_segments=size, **how)
+        found = pl.Series(column.name, made)
         few = rows.counts < least
         return found.set(pl.Series(few), None) if few.any() else found

@@ -165,8 +165,7 @@ class Weighted:
 
         if isinstance(self._of, xr.Dataset):
             return self._of.map(one, keep_attrs=keep_attrs)
-        found = one(self._of)
-        return found
+        return one(self._of)
 
 
 def _least(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -403,7 +403,7 @@ bool gr_axis_run_columns(gr_axis_job *job)
     job->fetches = gr_axes_size(&job->axes->kept) * job->n * job->size >= FETCHES_FROM_BYTES;
     job->chunks = 1;
     job->planes = job->adder->planes(job);
-    if (job->units < FEW_UNITS) {
+    if (job->units < FEW_UNITS && job->threads != 1) {
         size_t most = MOST_CHUNKS / job->units;
         job->chunk = GR_LEAF_ROWS;
         while (job->chunk * row < GR_AXIS_TASK_BYTES || (job->rows - 1) / job->chunk >= most)

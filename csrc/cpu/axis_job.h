@@ -95,7 +95,7 @@ struct gr_axis_job {
     size_t vector;          /* columns of a group */
     size_t tile;            /* most columns that are added up together */
     int planes;             /* planes of a tile, at least `kept_planes` */
-    int threads;            /* as in gr_parallel() */
+    int threads;            /* as in gr_parallel(); 1 only if sums do not depend on the order */
 
     /* Chosen by gr_axis_run_job(). */
     bool fetches;    /* the array is larger than caches */

@@ -134,7 +134,8 @@ INLINE int64_t take_units(doubles lanes, doubles start, int part, int parts)
     return (int64_t)sum;
 }
 
-INLINE void bin_row(const unsigned char *in, size_t n, const bins *start, bins *to,
+/* Adds up a row, and prefetches the next one, which may be past the array. */
+INLINE void bin_row(const unsigned char *in, ptrdiff_t step, size_t n, const bins *start, bins *to,
                     bin_faults *faults)
 {
     doubles x;
@@ -142,6 +143,7 @@ INLINE void bin_row(const unsigned char *in, size_t n, const bins *start, bins *
     *to = *start;
     for (; i + WIDTH <= n; i += WIDTH) {
         memcpy(&x, in + i * sizeof(double), sizeof x);
+        __builtin_prefetch((const void *)((uintptr_t)in + i * sizeof(double) + (uintptr_t)step));
         add_to_bins(to, x, start, faults);
     }
     if (i == n)
@@ -169,7 +171,7 @@ static bool bin_rows_f64(const unsigned char *in, ptrdiff_t step, size_t n, size
     const uint64_t most_units = (uint64_t)1 << 53;
     bool exact = true;
     for (size_t r = 0; r < rows; r++, in += step) {
-        bin_row(in, n, &start, &to, &faults);
+        bin_row(in, step, n, &start, &to, &faults);
         for (int part = 0; part < parts; part++, sums += GR_PROVEN_ROWS, rests += GR_PROVEN_ROWS) {
             int64_t high = take_units(to.high, start.high, part, parts);
             exact &= (uint64_t)high + most_units <= 2 * most_units;

@@ -6,9 +6,10 @@
 
 enum {
     BATCH = GR_PROVEN_ROWS,
-    TILE = 512,      /* columns, whose sums stay in the first-level cache */
-    HALF_ROW = 8192, /* elements of float16 whose sum is always exact in float64 */
-    SHORT_ROW = 8,   /* rows of fewer elements are added up as columns */
+    TILE = 512,       /* columns, whose sums stay in the first-level cache ... */
+    WIDE_TILE = 2048, /* ... or, on one thread, longer streams of memory: 1.07 times as fast */
+    HALF_ROW = 8192,  /* elements of float16 whose sum is always exact in float64 */
+    SHORT_ROW = 8,    /* rows of fewer elements are added up as columns */
 
     LONG_ROW = 2048, /* elements from which on rows of float64 are added up in pieces */
     PIECE = 1024,    /* least numbers of a piece, which has less than twice as many */
@@ -424,7 +425,7 @@ static bool sum_axes(gr_axes *axes, gr_axes *room, gr_load target, ptrdiff_t apa
         .short_rows = axes->load == GR_LOAD_f64 && !has_terms ? SHORT_ROW : 0,
         .few_rows = 128,
         .vector = kernels->vector,
-        .tile = TILE,
+        .tile = threads == 1 ? WIDE_TILE : TILE,
         .threads = threads,
     };
     bool raised = gr_inexact(); /* rows and columns clear this thread's flag */

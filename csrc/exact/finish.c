@@ -165,8 +165,10 @@ static void advance(const double **planes, int count)
 /* Copies n numbers and pads the batch with the first one; with `is_one`, repeats the first. */
 static void fill(double to[BATCH], const double *from, size_t n, bool is_one)
 {
-    for (size_t i = 0; i < BATCH; i++)
-        to[i] = from[is_one || i >= n ? 0 : i];
+    n = is_one ? 1 : n;
+    memcpy(to, from, n * sizeof *to);
+    for (size_t i = n; i < BATCH; i++)
+        to[i] = from[0];
 }
 
 NOINLINE bool gr_finish_groups(const gr_finish_how *how, gr_finish_planes from, bool one_n,
@@ -175,7 +177,7 @@ NOINLINE bool gr_finish_groups(const gr_finish_how *how, gr_finish_planes from, 
 {
     const gr_proven_kernels *kernels = gr_proven_best();
     gr_format format = gr_format_of(how->target);
-    double n[BATCH] = {0}, mean[BATCH] = {0}, value[4 * BATCH], rounded[BATCH], margin[BATCH];
+    double n[BATCH], mean[BATCH], value[4 * BATCH], rounded[BATCH], margin[BATCH];
     gr_finish_planes planes = from;
     size_t size = gr_load_size(how->target);
     planes.n = from.n ? n : NULL;
@@ -196,7 +198,8 @@ NOINLINE bool gr_finish_groups(const gr_finish_how *how, gr_finish_planes from, 
             if (gr_proven_round(value[i], value[BATCH + i], 0, value[3 * BATCH + i],
                                 format.fraction, format.unit, &rounded[i]))
                 gr_store_float(out + i * size, rounded[i], how->target);
-            else if (!unproven(context, first + i, n[i], mean[i], out + i * size))
+            else if (!unproven(context, first + i, from.n ? n[i] : 0, from.mean ? mean[i] : 0,
+                               out + i * size))
                 return false;
         }
         out += some * size;

@@ -121,10 +121,24 @@ typedef void gr_levels_kernel(const gr_levels *of, size_t task);
  * out. */
 typedef struct {
     double pivot, start[GR_LEVELS], least, end;
+    double unit[2]; /* of the last level of sums, and of squares */
+    int spacing;    /* a level's unit is 2^spacing of the next level's */
 } gr_cell_levels;
 
 typedef bool gr_cells_kernel(const gr_cell_levels *of, const double *x, const size_t *places,
                              size_t n, int64_t *cells);
+
+/* Cells `step` integers apart, whose copies are `apart` integers apart. */
+typedef struct {
+    const int64_t *cells;
+    size_t step, apart;
+    int copies;
+} gr_cell_copies;
+
+/* Stores the sums and the sums of squares of n cells: four numbers each (finish.h),
+ * GR_FINISH_BATCH apart. */
+typedef void gr_cell_sums_kernel(const gr_cell_levels *of, const gr_cell_copies *from, size_t n,
+                                 double *sums, double *squares);
 
 typedef struct {
     size_t vector; /* columns of a group */
@@ -140,6 +154,7 @@ typedef struct {
     gr_roll_kernel *roll;
     gr_levels_kernel *add_levels;
     gr_cells_kernel *add_cells;
+    gr_cell_sums_kernel *cell_sums;
     gr_widen_kernel *widen;
 } gr_proven_kernels;
 

@@ -183,9 +183,10 @@ static bool round_sums(const double *planes, size_t stride, size_t count, double
         lanes64 normal = (lanes64)(power >= least) & (lanes64)(power <= most);
         doubles left = half - away * (1 + 0x1p-50);
         left = (doubles)((lanes64)left & normal);
-        /* High + low is the sum itself, which may be a tie. */
+        /* High + low is the sum itself, which may be a tie; or the sum is a nan. */
         lanes64 known = (lanes64)(magnitude(tail) + sum.bound == 0);
         known &= is_f64 ? (lanes64)(power < __builtin_inf()) : normal & (lanes64)(low == 0);
+        known |= (lanes64)(sum.sum != sum.sum) & (lanes64)(sum.bound == 0);
         left = (doubles)(((lanes64)left & ~known) | (known & ((int64_t)1023 << 52)));
         memcpy(rounded + i, &nearest, sizeof nearest);
         memcpy(margin + i, &left, sizeof left);
@@ -366,5 +367,6 @@ const gr_proven_kernels KERNELS = {
     .roll = roll,
     .add_levels = add_levels,
     .add_cells = add_cells,
+    .cell_sums = cell_sums,
     .widen = widen_elements,
 };

@@ -21,11 +21,9 @@
 
 #include <math.h>
 
-#define INLINE static inline __attribute__((always_inline))
-
 enum {
     OF_X = GR_LEVELS_OF_X,
-    LEAST_SPACING = 27, /* unrounded() relies on 27 to 43 */
+    LEAST_SPACING = 27, /* store_count() takes 12 to 51 */
     MOST_SPACING = 42,
     HIGHEST = 1023 + 400, /* exponent fields of a window's end: units are normal numbers */
     LOWEST = 1023 - 350
@@ -65,7 +63,7 @@ bool gr_choose_levels(gr_host_segments *job)
     int end = low + most + 1;
     if (end > HIGHEST || end < LOWEST)
         return false;
-    job->spacing = spacing;
+    job->levels.spacing = spacing;
     job->levels.least = gr_power_of_two(low - 1023);
     job->levels.end = gr_power_of_two(end - 1023);
     for (int squares = 0, k = 0; squares < 2; squares++) {
@@ -73,6 +71,7 @@ bool gr_choose_levels(gr_host_segments *job)
         for (int stop = squares ? GR_LEVELS : OF_X; k < stop; k++, unit -= spacing) {
             job->levels.start[k] = 1.5 * gr_power_of_two(unit + 52);
             job->unit[squares] = unit;
+            job->levels.unit[squares] = gr_power_of_two(unit);
         }
     }
     return true;
@@ -113,44 +112,22 @@ bool gr_add_levels(gr_host_segments *job, const gr_segment_block *block, int64_t
     return room;
 }
 
-/* The sum that `count` levels count, as three numbers. Three numbers may not hold the last bits of
- * five levels: the error bounds these bits. Two zeros follow five levels. Changes the levels.
- * Without branches, as these would be mispredicted. */
-INLINE gr_unrounded unrounded(int64_t *level, int count, int spacing, int unit)
-{
-    const int more = 53 - spacing; /* bits that complete a float64 */
-    const int64_t one = (int64_t)1 << spacing, few = ((int64_t)1 << more) - 1;
-    for (int k = count - 1; k > 0; k--) {
-        int64_t carry = level[k] >> spacing;
-        level[k] &= one - 1;
-        level[k - 1] += carry;
-    }
-    int k = count == 3 ? 0 : (level[0] == 0) + ((level[0] | level[1]) == 0);
-    unit += (count - 1 - k) * spacing; /* of level k */
-    int64_t tail = level[k + 2] << more, rest = 0;
-    if (count > 3) {
-        tail |= level[k + 3] >> (spacing - more);
-        rest = (level[k + 3] & ((one - 1) >> more)) | level[k + 4];
-    }
-    double last = gr_power_of_two(unit - spacing - 53);
-    return (gr_unrounded){(double)(level[k] >> more) * gr_power_of_two(unit + more),
-                          (double)((level[k] & few) << spacing | level[k + 1]) *
-                              gr_power_of_two(unit - spacing),
-                          (double)tail * last, rest ? last : 0};
-}
-
 /* Adds the outliers of a cell to its sums, and stores these. */
-static void store_with_outliers(const gr_host_segments *job, size_t cell, const int64_t *level,
-                                size_t next)
+static void store_with_outliers(const gr_host_segments *job, size_t cell, size_t next)
 {
     const gr_outliers *outliers = job->outliers;
+    const unsigned char *cells = job->cells + cell * job->cell_bytes;
     for (int squares = 0, k = 0; squares < 2; squares++) {
         gr_exact sum;
         gr_exact_init(&sum);
         bool is_known = true;
         int count = squares ? GR_LEVELS : OF_X, unit = job->unit[squares];
         for (; k < count; k++)
-            gr_exact_add_scaled(&sum, level[k], unit + (count - 1 - k) * job->spacing);
+            for (int i = 0; i < job->copies; i++) {
+                const void *copy = cells + (size_t)i * job->copy_bytes;
+                gr_exact_add_scaled(&sum, ((const int64_t *)copy)[k],
+                                    unit + (count - 1 - k) * job->levels.spacing);
+            }
         for (size_t i = next; i < outliers->count && outliers->list[i].cell == cell; i++) {
             double x = outliers->list[i].x, square = x * x;
             gr_exact_add_f64(&sum, squares ? square : x);
@@ -167,24 +144,21 @@ static void store_with_outliers(const gr_host_segments *job, size_t cell, const 
 
 void gr_finish_levels(const gr_host_segments *job, size_t first, size_t n)
 {
+    enum { PLANES = 4 * GR_FINISH_BATCH }; /* numbers of a sum */
     const gr_outliers *outliers = job->outliers;
-    size_t next = gr_first_outlier(outliers, first);
+    size_t parts = (size_t)job->request->sums.finish->how.parts;
+    gr_cell_copies from = {(const int64_t *)(const void *)job->cells + first * GR_LEVELS,
+                           parts * GR_LEVELS, job->copy_bytes / sizeof(int64_t), job->copies};
     gr_arithmetic before = gr_begin_plain();
-    for (size_t cell = first; cell < first + n; cell++) {
-        int64_t level[GR_LEVELS + 2] = {0};
-        const unsigned char *at = job->cells + cell * job->cell_bytes;
-        for (int i = 0; i < job->copies; i++, at += job->copy_bytes)
-            for (int k = 0; k < GR_LEVELS; k++)
-                level[k] += ((const int64_t *)(const void *)at)[k];
-        if (next < outliers->count && outliers->list[next].cell == cell) {
-            store_with_outliers(job, cell, level, next);
-            while (next < outliers->count && outliers->list[next].cell == cell)
-                next++;
-            continue;
-        }
-        gr_store_numbers(job, unrounded(level, OF_X, job->spacing, job->unit[0]), cell, false);
-        gr_store_numbers(job, unrounded(level + OF_X, GR_LEVELS - OF_X, job->spacing, job->unit[1]),
-                         cell, true);
+    for (double *to = job->planes; to < job->planes + parts * PLANES; to += PLANES) {
+        gr_proven_best()->cell_sums(&job->levels, &from, n / parts, to, to + parts * PLANES);
+        from.cells += GR_LEVELS;
     }
+    size_t next = gr_first_outlier(outliers, first), cell = first + n;
+    for (; next < outliers->count && outliers->list[next].cell < first + n; next++)
+        if (cell != outliers->list[next].cell) {
+            cell = outliers->list[next].cell;
+            store_with_outliers(job, cell, next);
+        }
     gr_end_plain(before);
 }

@@ -58,7 +58,7 @@ typedef struct {
     gr_pair_window window;   /* for pairs, or short cells */
     gr_pair_window narrow;   /* for short cells; a negative `most` means none */
     gr_cell_levels levels;   /* for levels, ... */
-    int unit[2], spacing;    /* ... the last unit of sums and that of squares; bits of a level */
+    int unit[2];             /* ... the last unit of sums, and that of squares */
     int first_digit, digits; /* for digits */
     size_t cell_bytes;
 

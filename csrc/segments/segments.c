@@ -22,10 +22,10 @@
  *           cell as lie between the least and the greatest exponent, which a pass finds. (digits.c)
  *
  * Each thread has a copy of the cells, and takes chunks of rows until none is left. Cells of all
- * copies take as much memory as the elements at most, or FREE_BYTES. If one copy takes more, the
- * segments are divided into ranges, one pass each: elements of other segments go to a row of cells
- * that is not read. If there are few elements per cell, one copy is made, because clearing and
- * reading the cells then takes longer than adding the elements.
+ * copies take as much memory as the elements at most, or COPIED_BYTES. If one copy takes more, and
+ * more than FREE_BYTES, the segments are divided into ranges, one pass each: elements of other
+ * segments go to a row of cells that is not read. There is at most a copy for each row of a
+ * segment, on average, because clearing and reading more takes longer than adding the elements.
  *
  * Segments may lie one after another, as offsets name them or their ids are sorted: each thread
  * takes some of them, and cells stay in its cache (in_order.c). */
@@ -44,7 +44,8 @@
 
 enum {
     HUGE_FROM = 1 << 22,    /* bytes of cells that go to huge pages */
-    FREE_BYTES = 1 << 26,   /* bytes of cells that are always allowed */
+    FREE_BYTES = 1 << 26,   /* bytes of cells that are always allowed ... */
+    COPIED_BYTES = 1 << 25, /* ... and of several copies: more take longer to get than to fill */
     CHUNK = 1 << 13,        /* numbers that a task takes at a time */
     FINISHED = 1 << 12,     /* cells that a task finishes */
     FEW_OUTLIERS = 1 << 10, /* outliers that a list may always have, plus one ... */
@@ -152,8 +153,9 @@ static void run_kind(gr_host_segments *job, gr_cell_kind kind, size_t cell_bytes
     job->too_wide = false;
     size_t each = gr_least(segments, most > 2 ? most - 1 : 1);
     size_t chunks = (request->values.rows + job->chunk - 1) / job->chunk;
-    size_t copies = gr_least(most / (each + 1), chunks);
-    copies = request->values.rows < 3 * each ? 1 : gr_least(copies, (size_t)job->threads);
+    size_t room = (bytes > COPIED_BYTES ? bytes : COPIED_BYTES) / (job->columns * cell_bytes);
+    size_t copies = gr_least(gr_least(room / (each + 1), chunks), request->values.rows / each);
+    copies = gr_least(copies, (size_t)job->threads);
     job->copies = copies > 1 ? (int)copies : 1;
     job->copy_bytes = ((each + 1) * job->columns * cell_bytes + 63) / 64 * 64;
     job->most_outliers = FEW_OUTLIERS + numbers / OUTLIERS_PER / (size_t)job->copies;

@@ -35,7 +35,7 @@ typedef struct {
  * unknown[i] becomes 1 if the sums do not prove result i. 0 / 0 is a nan. */
 typedef struct {
     gr_finish_how how;
-    const double *n; /* rows of each result's segment */
+    const int64_t *counts; /* rows of each segment */
     unsigned char *out, *unknown;
 } gr_segment_finish;
 

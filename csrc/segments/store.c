@@ -4,6 +4,7 @@
 #include "cpu/floating_point_mode.h"
 #include "cpu/store.h"
 #include "exact/format.h"
+#include "shared/sizes.h"
 
 #include <math.h>
 
@@ -52,37 +53,26 @@ static void store_words(const gr_host_segments *job, const gr_exact *sum, size_t
     (void)gr_exact_component_to_words(sum, part, words); /* sums of 2^64 numbers fit */
 }
 
-typedef struct {
-    const gr_finish_how *how;
-    unsigned char *unknown;
-} results;
-
-/* Stores a nan for 0 / 0, and marks other results. */
-static bool mark_unknown(void *context, size_t group, double n, double mean, unsigned char *out)
-{
-    const results *of = context;
-    double least = of->how->kind == GR_FINISH_RATIO ? 0 : of->how->ddof < 1 ? of->how->ddof : 1;
-    (void)mean;
-    if (n <= least)
-        gr_store_float(out, (double)NAN, of->how->target);
-    else
-        of->unknown[group] = 1;
-    return true;
-}
-
 void gr_store_results(const gr_host_segments *job, const double *planes, size_t stride,
                       size_t first, size_t n)
 {
+    enum { BATCH = GR_FINISH_BATCH };
     const gr_segment_finish *finish = job->request->sums.finish;
     const gr_finish_how *how = &finish->how;
-    gr_finish_planes from = {.n = finish->n + first, .stride = stride};
-    results context = {how, finish->unknown + first};
-    for (int i = 0; i < how->first_count + how->second_count; i++, planes += 4 * stride)
-        *(i < how->first_count ? &from.first[i] : &from.second[i - how->first_count]) = planes;
-    gr_arithmetic before = gr_begin_plain();
-    (void)gr_finish_groups(how, from, false, n, finish->out + first * gr_load_size(how->target),
-                           mark_unknown, &context);
-    gr_end_plain(before);
+    size_t each = job->columns / (size_t)how->parts; /* results of a segment */
+    for (size_t end = first + n, some; first < end; first += some, planes += some) {
+        double counts[BATCH];
+        gr_finish_planes from = {.n = counts, .stride = stride};
+        some = gr_least(BATCH, end - first);
+        for (size_t i = 0; i < some; i++)
+            counts[i] = (double)finish->counts[each == 1 ? first + i : (first + i) / each];
+        for (int i = 0; i < how->first_count; i++)
+            from.first[i] = planes + (size_t)i * 4 * stride;
+        for (int i = 0; i < how->second_count; i++)
+            from.second[i] = planes + (size_t)(how->first_count + i) * 4 * stride;
+        (void)gr_finish_sums_of(how, from, some, finish->out + first * gr_load_size(how->target),
+                                finish->unknown + first);
+    }
 }
 
 void gr_store_accumulator(const gr_host_segments *job, gr_exact *sum, size_t cell)

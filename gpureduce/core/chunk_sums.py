@@ -36,8 +36,9 @@ def of_chunk(
         chunk = chunk.get()  # as CuPy copies to the host
     array = arrays.as_array(chunk)
     n: Any = math.prod(array.shape[i] for i in axes)
-    missing = dtypes.quietly(np.isnan, array) if skips_nan else np.False_
-    if missing.any():
+    missing = skips_nan and dtypes.quietly(np.isnan, array)
+    has_missing = skips_nan and missing.any()
+    if has_missing:
         n = n - np.sum(missing, axes, keepdims=True)
         array = np.where(missing, array.dtype.type(0), array)
     is_float = dtypes.is_float(array.dtype) and array.dtype.kind != "c"
@@ -52,7 +53,7 @@ def of_chunk(
         sizes = abs(array.real) + abs(array.imag)  # abs(inf + nan j) is inf
         words = np.where(np.isfinite(array), array.dtype.type(0), sizes)
     words = digits_of(words, axes)
-    if missing.any():
+    if has_missing:
         digits.set_counts(words, n)
     if kind == digits.MEAN:
         return words

@@ -70,39 +70,39 @@ def by_segment(
     how: Finish, arrays: Sequence[Array], segments: Segments, part: np.dtype[Any],
     alone: Callable[[Array], Array],
 ) -> tuple[Array, Array]:  # fmt: skip
-    """The results of all segments, and their numbers of elements: flat.
+    """The results of all segments, flat, and the number of rows of each segment.
 
     `arrays` are the real parts of the values. `alone` computes segments with equal numbers of rows,
     where the sums do not prove the result, from a column of row numbers for each.
     """
     rows, columns = len(arrays[0]), int(np.prod(arrays[0].shape[1:], dtype=np.int64))
-    counts = run_host.counts_by_segment(segments, rows)
-    n = np.repeat(counts, columns) if columns != 1 else counts
-    n = n.astype(np.float64)
-    out, unknown = (segments.empty((n.size,), dtype) for dtype in (part, np.dtype(np.bool_)))
+    counts = np.ascontiguousarray(run_host.counts_by_segment(segments, rows), np.int64)
+    size = (segments.size * columns,)
+    out, unknown = (segments.empty(size, dtype) for dtype in (part, np.dtype(np.bool_)))
     pieces = [piece for array in arrays for piece in in_floats(array)]
     unknown[...] = False
     if len(pieces) > len(arrays):  # C adds up no products by segment
         out[...] = np.nan  # 0 / 0
-        unknown[...] = n > (0 if how.kind == RATIO else min(how.ddof, 1))
+        many = counts > (0 if how.kind == RATIO else min(how.ddof, 1))
+        unknown[...] = np.repeat(many, columns)
     else:
         values = pieces[0]
         if len(pieces) > 1:
             values = np.stack(pieces, axis=-1).reshape(rows, 2 * columns)
         bad = _host.finish_segments(
             how.kind, how.root, how.parts, how.ddof, values, segments.ids, segments.offsets,
-            segments.size, load_of(values.dtype), n, load_of(part), out, unknown,
+            segments.size, load_of(values.dtype), counts, load_of(part), out, unknown,
             segments.sizes is not None,
         )  # fmt: skip
         if bad >= 0:
             raise segments.wrong_id(rows, bad)
     if not unknown.any():
-        return out, n
+        return out, counts
     found, marks = out.reshape(-1, columns), unknown.reshape(-1, columns)
     for which, some in segments.rows_of(np.flatnonzero(marks.any(1)), rows):
         again = alone(some).reshape(-1, columns)
         found[which] = np.where(marks[which], again, found[which])
-    return out, n
+    return out, counts
 
 
 def in_floats(array: Array) -> list[Array]:

@@ -44,9 +44,9 @@ class Call:
         self.axes = groups.reduced_axes(axis, self.array.ndim)
         self.mask = groups.checked_mask(where, self.array.shape)
         self.skips_nan = skip_nan and dtypes.is_float(self.array.dtype)
-        if self.skips_nan:
-            numbers = ~dtypes.quietly(np.isnan, self.array)
-            self.mask = numbers if self.mask is None else numbers & self.mask
+        missing = self.skips_nan and dtypes.quietly(np.isnan, self.array)
+        if self.skips_nan and missing.any():
+            self.mask = ~missing if self.mask is None else self.mask & ~missing
         self.shape = groups.shape_of_result(self.array.shape, self.axes, keepdims)
         self.is_complex = kind == "c"
 
@@ -227,13 +227,14 @@ class Rows:
         self.array = self.call.array
         count = None if size is None else whole("num_segments", size, 0, groups.MOST_SEGMENTS)
         self.segments = groups.Segments(ids, offsets, count).checked(self.array)
+        self.warns = self.segments.sizes is None  # not for groups of frames
         self.dtype: Any = dtype
 
     def made(
         self, how: Finish, part: np.dtype[Any], alone: Any,
         arrays: tuple[Array, ...] | None = None,
     ) -> tuple[Array, Array]:  # fmt: skip
-        """Flat results and element counts. `alone` computes segments along the first axis."""
+        """Flat results and numbers of rows. `alone` computes segments along the first axis."""
         some = self.call.parts() if arrays is None else arrays
 
         def again(rows: Array) -> Array:
@@ -254,7 +255,7 @@ def segment_variances(rows: Rows, ddof: float, *, root: bool) -> Any:
 
     how = Finish(VARIANCE, root, ddof, len(rows.call.parts()))
     found, n = rows.made(how, part, alone)
-    if (n <= ddof).any():
+    if rows.warns and (n <= ddof).any():
         warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=4)
     return rows.shaped(found)
 

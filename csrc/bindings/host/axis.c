@@ -125,7 +125,7 @@ static void describe(const request *asked, PyArrayObject *out, gr_axes *axes)
 static bool add(const request *asked, gr_axes *axes)
 {
     if (asked->unrounded)
-        return gr_exact_unrounded_axes(axes, NULL, 0);
+        return gr_exact_unrounded_axes(axes, NULL, 1); /* Dask runs several chunks at a time */
     if (asked->how.exactly)
         return gr_exact_sum_axes(axes, asked->how.target, &asked->initial, 0);
     return gr_cpu_sum_axes(axes, asked->how.acc, asked->how.target, &asked->initial, 0);

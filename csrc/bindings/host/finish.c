@@ -194,7 +194,7 @@ PyObject *gr_py_sum_levels(PyObject *Py_UNUSED(module), PyObject *args)
         return NULL;
     of.out = PyArray_DATA((PyArrayObject *)out);
     gr_drop_gil(&call);
-    gr_parallel(0, pieces * ((of.groups - 1) / GR_LEVEL_GROUPS + 1), add_levels, &of);
+    gr_parallel(1, pieces * ((of.groups - 1) / GR_LEVEL_GROUPS + 1), add_levels, &of);
     if (gr_take_gil(&call) < 0)
         Py_CLEAR(out);
     return out;

@@ -132,7 +132,7 @@ static PyMethodDef methods[] = {
      "Stores the sums by segment in `out`: (ms, the first row whose id is out of range or -1). If "
      "`skips`, rows with negative ids are left out."},
     {"finish_segments", gr_py_finish_segments, METH_VARARGS,
-     "finish_segments(kind, root, parts, ddof, values, ids, offsets, segments, load, n, "
+     "finish_segments(kind, root, parts, ddof, values, ids, offsets, segments, load, counts, "
      "target, out, unknown, skips)\n--\n\n"
      "Stores what is made of sums by segment, rounded once, and marks the results that the sums do "
      "not tell: the first row whose id is out of range or -1."},

@@ -180,13 +180,13 @@ PyObject *gr_py_finish_segments(PyObject *Py_UNUSED(module), PyObject *args)
 {
     request asked = {.values = NULL};
     gr_segments *all = &asked.segments;
-    gr_segment_finish finish = {.n = NULL};
+    gr_segment_finish finish = {.counts = NULL};
     gr_finish_how *how = &finish.how;
-    PyObject *ids, *offsets, *n, *unknown;
+    PyObject *ids, *offsets, *counts, *unknown;
     int kind, root, load, target, skips;
     Py_ssize_t segments;
     if (!PyArg_ParseTuple(args, "ipidO!OOniOiO!Op", &kind, &root, &how->parts, &how->ddof,
-                          &PyArray_Type, &asked.values, &ids, &offsets, &segments, &load, &n,
+                          &PyArray_Type, &asked.values, &ids, &offsets, &segments, &load, &counts,
                           &target, &PyArray_Type, &asked.out, &unknown, &skips) ||
         take_groups(&asked, ids, offsets) < 0)
         return NULL;
@@ -207,11 +207,11 @@ PyObject *gr_py_finish_segments(PyObject *Py_UNUSED(module), PyObject *args)
     all->ids.skips = skips;
     describe_inputs(&asked);
     size_t columns = all->values.columns, parts = (size_t)how->parts;
-    size_t count = PyArray_Check(n) ? (size_t)PyArray_SIZE((PyArrayObject *)n) : 0;
-    finish.n = gr_data_of(n, count * sizeof(double));
+    size_t count = (size_t)PyArray_SIZE(asked.out);
+    finish.counts = gr_data_of(counts, (size_t)segments * sizeof(int64_t));
     finish.out = gr_data_of((PyObject *)asked.out, count * gr_load_size(how->target));
     finish.unknown = gr_data_of(unknown, count);
-    if ((!finish.n || !finish.out || !finish.unknown || columns % parts != 0 ||
+    if ((!finish.counts || !finish.out || !finish.unknown || columns % parts != 0 ||
          (columns > 0 && (size_t)segments > count / (columns / parts))) &&
         refuse_shapes() < 0)
         return NULL;
