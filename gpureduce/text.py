@@ -183,6 +183,22 @@ def runs(numbers: Sequence[int], most_step: float = math.inf) -> list[tuple[int,
     return found
 
 
+def ranges(numbers: Sequence[int], to: str = "-", most_step: float = 1) -> str:
+    """Ascending numbers as ranges of one step each.
+
+    >>> from gpureduce.text import ranges
+    >>> ranges([*range(32), 64, 66, 68, 70]), ranges([2, 4, 6, 7], " to ", 2)
+    ('0-31, 64, 66, 68, 70', '2, 4, .., 6, 7')
+    """
+    found = runs(numbers, most_step)
+    spans = [(a, step, a + step * (n - 1)) for a, step, n in found[:6]]
+    said = [
+        str(a) if a == b else f"{a}{to}{b}" if step == 1 else f"{a}, {a + step}, .., {b}"
+        for a, step, b in spans
+    ]
+    return ", ".join(said) + ", ..." * (len(found) > 6)
+
+
 def runs_of_ones(bits: int) -> list[tuple[int, int, int]]:
     """The places of the ones of an integer as runs. A single run of neighbours is found at once.
 
