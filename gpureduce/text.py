@@ -187,15 +187,18 @@ def ranges(numbers: Sequence[int], to: str = "-", most_step: float = 1) -> str:
     """Ascending numbers as ranges of one step each.
 
     >>> from gpureduce.text import ranges
-    >>> ranges([*range(32), 64, 66, 68, 70]), ranges([2, 4, 6, 7], " to ", 2)
-    ('0-31, 64, 66, 68, 70', '2, 4, .., 6, 7')
+    >>> ranges([*range(32), 64, 66, 68, 70]), ranges([*range(0, 32, 2), 99, 100], " to ", 2)
+    ('0-31, 64, 66, 68, 70', '0, 2, .., 30, 99 to 100')
     """
-    found = runs(numbers, most_step)
-    spans = [(a, step, a + step * (n - 1)) for a, step, n in found[:6]]
-    said = [
-        str(a) if a == b else f"{a}{to}{b}" if step == 1 else f"{a}, {a + step}, .., {b}"
-        for a, step, b in spans
-    ]
+    found, said = runs(numbers, most_step), list[str]()
+    for first, step, count in found[:6]:
+        last = first + step * (count - 1)
+        if count > 1 and step == 1:
+            said.append(f"{first}{to}{last}")
+        elif count > 4:
+            said.append(f"{first}, {first + step}, .., {last}")
+        else:
+            said += map(str, range(first, last + 1, step))
     return ", ".join(said) + ", ..." * (len(found) > 6)
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from gpureduce.core import text_files
+
 PAPER, INK, FAINT, EMPTY = "#ffffff", "#1f2933", "#7b8794", "#eef1f4"
 ACTIVE, HALF, ALARM, GOOD = "#2b6cb0", "#90cdf4", "#c53030", "#2f855a"
 ATOMIC, RUNG = "#7a4fa3", "#332288"
@@ -172,7 +174,9 @@ def film(pictures: Sequence[Picture], path: Path, seconds: float) -> None:
     import PIL.Image  # comes with matplotlib, which has drawn these
 
     first, *rest = (PIL.Image.open(io.BytesIO(one)).convert("RGB") for one in files)
-    first.save(path, save_all=True, append_images=rest, duration=1000 * seconds, loop=0)
+    how = {"save_all": True, "append_images": rest, "duration": 1000 * seconds, "loop": 0}
+    with text_files.replacing(path) as file:
+        first.save(file, "GIF", **how)
 
 
 class Page:

@@ -183,11 +183,9 @@ class Tracer:
         is_constant = old.is_constant and word.is_constant
         added = _Word(word.number, word.code - old.code & _MASK, is_constant)
         parts = self._checked(self._added_up(lane, added.code), added, CONSTANT, base)
-        if parts is not None and old is _ZERO:
-            self.known[word.code] = parts
-            self.passed[lane].add(word.code)
-        elif parts is not None:
+        if parts is not None:
             self.known.setdefault(word.code, parts)
+            self.passed[lane].add(word.code)
         return parts
 
     def _checked(

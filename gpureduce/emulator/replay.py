@@ -10,6 +10,7 @@ import itertools
 import json
 import math
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -20,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpureduce.core import arrays, bounds, dtypes, exact, output_files, registry, sources
-from gpureduce.core.checks import finite, named_keywords, shown, whole
+from gpureduce.core.checks import finite, listed, named_keywords, shown, whole
 from gpureduce.core.dtypes import Array
 from gpureduce.core.plan import launch_of
 from gpureduce.core.schedule import Schedule
@@ -39,7 +40,6 @@ SCHEMA = 1
 BLOCK = 64  # threads
 _MOST_FRAMES = 200
 _FOLDER = Path(__file__).parent / "page"
-_INSIDE = ("style.css", "model.js", "scene.js", "player.js")
 _MOST_BYTES = 1_000_000  # of a page
 # Orders of threads that are tried for a race. With another seed than 0, lanes and warps go from the
 # last to the first.
@@ -114,11 +114,10 @@ class Replay(ReplayData):
         """A bank conflict: for each wavefront, the lane that each bank serves."""
         if step.is_late or not any(name.endswith("_conflicts") for name in step.counts):
             return None
-        base, by_lane = self.arrays[step.array or 0].base, dict.fromkeys(range(32))
-        by_lane |= dict(zip(step.lanes, (base + at for at in step.offsets), strict=True))
-        return wavefront_table(
-            Access(tuple(by_lane.values()), step.bytes, 0, 0, step.kind == "store")
-        )
+        base = self.arrays[step.array or 0].base
+        at = {lane: base + at for lane, at in zip(step.lanes, step.offsets, strict=True)}
+        places = tuple(at.get(lane) for lane in range(32))
+        return wavefront_table(Access(places, step.bytes, 0, 0, step.kind == "store"))
 
     def to_json(self) -> str:
         """The data as JSON."""
@@ -130,11 +129,12 @@ class Replay(ReplayData):
         if self.beside:
             title += ": both orders of a race" if self.race else f" and {self.beside.strategy}"
         data = base64.b64encode(gzip.compress(self.to_json().encode(), 6, mtime=0)).decode()
-        inside = {name: (_FOLDER / name).read_text() for name in _INSIDE}
-        inside |= {"TITLE": html.escape(title), "DATA": data}
-        made = (_FOLDER / "page.html").read_text()
-        for name, value in inside.items():
-            made = made.replace(f"{{{{{name}}}}}", value)
+        parts = {"TITLE": html.escape(title), "DATA": data}
+
+        def part(found: re.Match[str]) -> str:
+            return parts.get(found[1]) or (_FOLDER / found[1]).read_text("utf-8")
+
+        made = re.sub(r"{{(.+)}}", part, (_FOLDER / "page.html").read_text("utf-8"))
         if len(made) > _MOST_BYTES:
             n = self.n * _MOST_BYTES // len(made)
             raise ValueError(
@@ -174,14 +174,16 @@ class Replay(ReplayData):
         target, count = _target(path, ".gif", force), len(self.steps)
         if steps is None:
             steps = np.linspace(0, count - 1, min(count, _MOST_FRAMES)).astype(int)
-        pictures = [self.frame(step) for step in steps]
-        if not pictures or not finite("seconds", seconds) > 0:
-            raise ValueError("a film needs at least one step, and seconds above 0")
+        pictures = [self.frame(step) for step in listed("steps", steps)]
+        if not pictures or not 0.01 <= finite("seconds", seconds) <= 655:  # as GIF can hold
+            raise ValueError("a film needs at least one step, and seconds from 0.01 to 655")
         film(pictures, target, seconds)
 
 
 def _target(path: str | os.PathLike[str], suffix: str, force: bool) -> Path:
     """The file to write, checked as those of commands are."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"path must be the name of a file, not {shown(path)}")
     named = os.fspath(path)
     return output_files.checked(named, "path", "replay", (suffix,), force=force) or Path(path)
 
@@ -349,8 +351,10 @@ def build(
     files = {step.file for step in steps}
     value = None if run.fault else value_of(conversion, run.bits)
     right = dtypes.quietly(exact.right_sum, array, conversion.result)
-    is_exact = kernel == "exact" or conversion.result.kind in "iub"
-    bound = 0.0 if is_exact else dtypes.quietly(_bound_of, array, conversion.result, sums)
+    bound, size = 0.0, sum(map(abs, array.tolist()))
+    if kernel != "exact" and conversion.result.kind not in "iub" and math.isfinite(size):
+        rounded = 2.0 ** (1 - exact.precision(conversion.result)) * size  # at the end
+        bound = bounds.in_any_order(len(array), sums.name, size) + rounded
     return Replay(
         kernel, len(array), array.dtype.name, run.launches[0][1], name, value, right, bound,
         run.fault, tuple(array.tolist()), tuple(run.launches), tuple(arrays), tuple(steps),
@@ -359,9 +363,10 @@ def build(
 
 
 def _elements(call: Call) -> Array:
-    wanted, array = dtypes.named(call.dtype), None
+    wanted = dtypes.named(call.dtype)
     if call.values is None:
         count = whole("n", 256 if call.n is None else call.n, 1, 2**63)
+        array = (1 + np.arange(min(count, MOST_N)) % call.digits).astype(wanted)
     else:
         array = arrays.as_array(call.values)
         count = array.size
@@ -373,22 +378,13 @@ def _elements(call: Call) -> Array:
         raise ValueError(
             f"a replay shows at most {MOST_N:,} elements, not {count:,}: use n=1,024 and block=256"
         )
-    if array is None:
-        return (1 + np.arange(count) % call.digits).astype(wanted)
     if array.dtype.kind not in "biuf" and array.dtype != wanted:
         raise TypeError(f"values must be numbers, not {array.dtype}")
     made = np.ascontiguousarray(dtypes.quietly(array.astype, wanted))
-    same = np.asarray(wanted.kind == "f" or made.astype(array.dtype) == array)
+    same = np.asarray(wanted.kind not in "biu" or made.astype(array.dtype) == array)
     if not same.all():
         first = int(np.argmin(same))
         raise ValueError(
             f"values[{first}] is {array[first]}, which {wanted} cannot hold: pass another dtype"
         )
     return made
-
-
-def _bound_of(array: Array, result: np.dtype[Any], acc: np.dtype[Any]) -> float:
-    """How far other orders of additions may be from the right sum, which is rounded at the end."""
-    size = float(np.sum(np.abs(array.astype(np.float64))))
-    rounded = 2.0 ** (1 - exact.precision(result)) * size
-    return bounds.in_any_order(len(array), acc.name, size) + rounded if math.isfinite(size) else 0.0

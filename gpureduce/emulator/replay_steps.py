@@ -215,7 +215,7 @@ def read(
         tables = [run.table["lane"] for run in (runs if i < alike else runs[:1])]
         every = np.stack([table[i, list(lanes)] for table in tables])
         mine, array, more = every[0], None, dict[str, Any]()
-        if lanes and kind in (*ACCESSES, "copy"):
+        if kind in (*ACCESSES, "copy"):
             rows, owner = mine["array"].tolist(), tuple(mine["owner"].tolist())
             array = by_row[rows[0]]
             offsets = zip(mine["offset"].tolist(), rows, strict=True)
@@ -243,10 +243,10 @@ def read(
         counts = zip(NAMES, shown.table["counts"][i].tolist(), strict=True)
         more["counts"] = {name: count for name, count in counts if count}
         steps.append(Step(launch, block, warp, kind, file or "", line, lanes, **more))
-    passed = [one.parts if one.kind != "atomic" else one.result_parts for one in steps]
-    found = [i for i, one in enumerate(steps) if one.kind != "load" and None in passed[i]]
-    unknown = min([*found, alike])
-    return steps, [*by_row.values()], [*tracer.parts], unknown if unknown < len(steps) else None
+    passed = [one.result_parts if one.kind == "atomic" else one.parts for one in steps]
+    unknown = (i for i, one in enumerate(steps)
+               if i >= alike or (one.kind != "load" and None in passed[i]))  # fmt: skip
+    return steps, [*by_row.values()], [*tracer.parts], next(unknown, None)
 
 
 def _alike(tables: Sequence[Array]) -> int:

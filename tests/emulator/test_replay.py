@@ -260,7 +260,7 @@ def test_sentences_tell_who_gets_whose_value():
     shown = gpureduce.replay(gpureduce.kernel(text, finishes=True), 32, block=32)
     said = [one.partition("()")[2] for one in shown.sentences if "__shfl" in one]
     assert said == [
-        ": lanes 0, 1, 2, 4, .. 31 (31) get the value of lane 3.",
+        ": lanes 0 to 2, 4 to 31 get the value of lane 3.",
         ": lane i gets the value of lane i ^ 4.",
         ": lane 1 gets that of lane 5, lane 2 gets that of lane 10, lane 3 gets that of lane 15 "
         "and so on.",

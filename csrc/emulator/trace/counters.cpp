@@ -163,6 +163,7 @@ void count_access(Worker *w, const void *address, size_t size, Access kind, cons
     gr_recorder *r = w->recorder;
     with_memory(w, r, [&] {
         uintptr_t at = (uintptr_t)address;
+        settle(w);
         for (size_t left = size; left; left -= left < 16 ? left : 16, at += 16) {
             uint8_t part = left < 16 ? (uint8_t)left : 16; /* the most per instruction */
             Place here = {(uintptr_t)place, 0, 0, part, deeds[kind]};
@@ -176,6 +177,7 @@ void count_access(Worker *w, const void *address, size_t size, Access kind, cons
 void count_fence(Worker *w, const char *file, int line)
 {
     gr_recorder *r = w->recorder;
+    look_now_and_then(w); /* a loop of fences may never end */
     with_memory(w, r, [&] { come_to(r, w->lane, site(file, line, FENCE), 0); });
 }
 
@@ -364,8 +366,14 @@ void run_samples(Launch *launch)
         launch_failed(launch, cudaErrorMemoryAllocation, "");
         return;
     }
-    if (r->replay)
-        with_memory(w, r, [&] { keep_launch(r->replay.get(), launch, w); });
+    if (Replay *replay = r->replay.get())
+        with_memory(w, r, [&] {
+            const dim3 &grid = launch->grid, &block = launch->shape.block;
+            replay->launches.push_back({grid.x * grid.y * grid.z, block.x * block.y * block.z});
+            uint32_t number = (uint32_t)replay->launches.size() - 1;
+            for (const gr_memory &one : named_memory(launch, w->shape, number))
+                replay->arrays.push_back(one);
+        });
     for (size_t i = 0; i < r->samples.size() && !is_stopped(launch); ++i) {
         const gr_sample *sample = &r->samples[i];
         uint64_t count = std::min(sample->count, launch->teams - sample->first);

@@ -170,7 +170,6 @@ void count_end(Worker *w, const Lane *lane);
 /* Steps of a replay. keep_step() begins one and returns its number; throws std::bad_alloc. Without
  * a replay, it does nothing. */
 uint32_t keep_step(gr_recorder *r, const Warp *warp, uint32_t place, uint32_t lanes);
-void keep_launch(Replay *replay, const Launch *launch, const Worker *w);
 /* Whether a lane's access, which comes now, can be shown as part of a step that other lanes of its
  * warp have made: nothing that has come since depends on it. */
 bool joins(const Replay *replay, uint32_t step, const Lane *lane, uintptr_t address, size_t bytes);

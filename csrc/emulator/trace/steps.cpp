@@ -12,14 +12,6 @@
 namespace gr
 {
 
-void keep_launch(Replay *replay, const Launch *launch, const Worker *w)
-{
-    const dim3 &grid = launch->grid, &block = launch->shape.block;
-    for (const gr_memory &one : named_memory(launch, w->shape, (uint32_t)replay->launches.size()))
-        replay->arrays.push_back(one);
-    replay->launches.push_back({grid.x * grid.y * grid.z, block.x * block.y * block.z});
-}
-
 /* Names the memory of a lane's access. Memory without a name grows with its accesses. */
 static void find_array(Worker *w, gr_step_lane *lane, uintptr_t address, size_t bytes)
 {
@@ -66,7 +58,7 @@ bool joins(const Replay *replay, uint32_t number, const Lane *lane, uintptr_t ad
         bool is_own_warp = step->warp == own->warp && step->block == own->block;
         if (step->kind == COPY || (is_own_warp && step->mask >> lane->index & 1))
             return false;
-        if (step->kind > UPDATE || own->kind > UPDATE || (step->kind == LOAD && own->kind == LOAD))
+        if (step->kind == LOAD && own->kind == LOAD)
             continue;
         /* of its own step, later lanes only: a step's lanes are shown in ascending order */
         uint32_t lanes = step->mask & (step == own ? ~0u << lane->index : ~0u);
