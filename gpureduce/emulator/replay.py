@@ -23,7 +23,6 @@ import numpy.typing as npt
 from gpureduce.core import arrays, bounds, dtypes, exact, output_files, registry, sources
 from gpureduce.core.checks import finite, listed, named_keywords, shown, whole
 from gpureduce.core.dtypes import Array
-from gpureduce.core.plan import launch_of
 from gpureduce.core.schedule import Schedule
 from gpureduce.emulator import provenance, replay_picture, replay_steps, replay_text
 from gpureduce.emulator.counts import Access
@@ -129,12 +128,9 @@ class Replay(ReplayData):
         if self.beside:
             title += ": both orders of a race" if self.race else f" and {self.beside.strategy}"
         data = base64.b64encode(gzip.compress(self.to_json().encode(), 6, mtime=0)).decode()
-        parts = {"TITLE": html.escape(title), "DATA": data}
-
-        def part(found: re.Match[str]) -> str:
-            return parts.get(found[1]) or (_FOLDER / found[1]).read_text("utf-8")
-
-        made = re.sub(r"{{(.+)}}", part, (_FOLDER / "page.html").read_text("utf-8"))
+        inside = {one.name: one.read_text("utf-8") for one in _FOLDER.glob("*.*")}
+        inside |= {"TITLE": html.escape(title), "DATA": data}
+        made = re.sub("{{(.+)}}", lambda found: inside[found[1]], inside["page.html"])
         if len(made) > _MOST_BYTES:
             n = self.n * _MOST_BYTES // len(made)
             raise ValueError(
@@ -184,8 +180,8 @@ def _target(path: str | os.PathLike[str], suffix: str, force: bool) -> Path:
     """The file to write, checked as those of commands are."""
     if not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"path must be the name of a file, not {shown(path)}")
-    named = os.fspath(path)
-    return output_files.checked(named, "path", "replay", (suffix,), force=force) or Path(path)
+    output_files.checked(os.fspath(path), "path", "replay", (suffix,), force=force)
+    return Path(path)
 
 
 @named_keywords
@@ -317,9 +313,7 @@ def _replayed(strategy: Any, argument: str, call: Call) -> Replay:
         is_float = np.asarray(call.values).dtype.kind == "f"
         dtype = getattr(call.values, "dtype", "float32" if is_float else None)
     chosen, dtype = find_whole(strategy, argument, dtype)
-    block = BLOCK if call.block is None else call.block
-    threads, blocks, _ = launch_of(chosen, block, call.grid, None)
-    call = call._replace(dtype=dtype, block=threads, grid=blocks)
+    call = call._replace(dtype=dtype, block=BLOCK if call.block is None else call.block)
     return build(chosen.name, call, partial(replay_steps.record, chosen), sources.files())
 
 

@@ -36,10 +36,10 @@ _LANE = [
     ("array", "u4"), ("owner", "u4"),
 ]  # fmt: skip
 _HEAD = ["launch", "block", "warp", "kind", "mask", "bytes", "place"]
-_STEP = np.dtype(
-    [*((name, "u4") for name in _HEAD), ("counts", "u4", len(NAMES)), ("lane", _LANE, 32)],
-    align=True,
-)
+_STEP = np.dtype([
+    *((name, "u4") for name in _HEAD), ("counts", "u4", len(NAMES)), ("line", "i4"),
+    ("names", "u8", 2), ("lane", _LANE, 32),
+], align=True)  # fmt: skip
 
 
 class Recording(NamedTuple):
@@ -179,12 +179,12 @@ def end_at_fault(steps: list[Step], arrays: Sequence[Memory], fault: str, file: 
 
 
 def record(
-    strategy: registry.Strategy, arrays: Sequence[Array], wanted: Any, block: int, grid: int,
+    strategy: registry.Strategy, arrays: Sequence[Array], wanted: Any, block: int, grid: int | None,
     schedule: Schedule,
 ) -> Iterator[Recording]:  # fmt: skip
     """Runs a sum of each array and keeps its steps."""
     conversion = dtypes.convert_for(arrays[0].dtype, wanted, strategy.pair)
-    plan = Plan(strategy, conversion, *launch_of(strategy, block, grid or None, None))
+    plan = Plan(strategy, conversion, *launch_of(strategy, block, grid, None))
     for array in arrays:
         kept = list[Any]()
         bits, fault = running_on_device.last_sum(traced, "replay", plan, array, schedule, kept)

@@ -74,7 +74,7 @@ def race(strategy: Strategy, _: Tell, **named: Any) -> Any:
 
 
 def record_all(
-    strategy: Strategy, _: Tell, arrays: list[Any], wanted: Any, block: int, grid: int,
+    strategy: Strategy, _: Tell, arrays: list[Any], wanted: Any, block: int, grid: int | None,
     schedule: Schedule,
 ) -> list[Recording]:  # fmt: skip
     """The steps of a kernel, for each array. The host adds up its block sums."""

@@ -23,8 +23,8 @@ _MOST_N = 4096  # of a failure that is shown
 def replay(made: Kernel, call: Call) -> Replay:
     """`gpureduce.replay` of a kernel of a user."""
     elements = dtypes.named(made.dtypes[0] if call.dtype is None else call.dtype)
-    block = call.block or made.domain.condition.usual_block or BLOCK
-    threads, blocks = launch_sizes(block, call.grid)
+    usual = made.domain.condition.usual_block or BLOCK
+    block, _ = launch_sizes(usual if call.block is None else call.block, call.grid)
     n = made.usual_size(call.n, block, 4) if call.values is None else call.n
 
     def record(arrays: list[Array], wanted: Any, *how: Any) -> list[Recording]:
@@ -36,7 +36,7 @@ def replay(made: Kernel, call: Call) -> Replay:
         fault = shown.fault and faults.readable(trials.told(shown.fault), made.text)
         return [shown._replace(fault=fault), *others]
 
-    call = call._replace(n=n, dtype=elements, block=threads, grid=blocks)
+    call = call._replace(n=n, dtype=elements, block=block)
     name, texts = made.signature.named("in") or "in", {made.file: made.text.splitlines()}
     return build(made.name, call, record, texts, name, made.pair)
 

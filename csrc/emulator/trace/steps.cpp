@@ -4,8 +4,8 @@
 #include "emulator/trace/steps.h"
 
 #include <algorithm>
-#include <new>
 
+#include "emulator/runtime/fault.h"
 #include "emulator/runtime/shared_memory.h"
 #include "emulator/trace/recorder.h"
 
@@ -39,12 +39,12 @@ uint32_t keep_step(gr_recorder *r, const Warp *warp, uint32_t place, uint32_t la
     if (!replay)
         return 0;
     if (replay->steps.size() > GR_MOST_STEPS)
-        throw std::bad_alloc();
+        fault(worker, "more steps than are kept");
     uint32_t launch = (uint32_t)replay->launches.size() - 1;
     uint32_t own = warp->index % warp->block->own.warp_count;
     const Place &at = r->places[place].place;
     replay->steps.push_back(
-        {launch, warp->block->rank, own, at.deed, lanes, at.size, place, {}, {}});
+        {launch, warp->block->rank, own, at.deed, lanes, at.size, place, {}, {}, {}, {}, {}});
     return (uint32_t)replay->steps.size() - 1;
 }
 
@@ -136,9 +136,15 @@ void keep_meeting(gr_recorder *r, uint32_t number, const Warp *warp, const Meeti
 
 } // namespace gr
 
-extern "C" gr_kept_steps gr_recorded_replay(const gr_recorder *recorder)
+extern "C" gr_kept_steps gr_recorded_replay(gr_recorder *recorder)
 {
-    const gr::Replay *r = recorder->replay.get();
+    static const char *const names[] = {"load", "store", "atomic", "fence", "copy", "end"};
+    gr::Replay *r = recorder->replay.get();
+    for (gr_step &step : r->steps) {
+        gr::find_line(recorder->places[step.place].place, &step.file, &step.line);
+        unsigned waits = step.kind - gr::MEETING;
+        step.name = step.kind < gr::MEETING ? names[step.kind] : gr::name_wait(waits);
+    }
     auto launches = reinterpret_cast<const uint32_t(*)[2]>(r->launches.data());
     return {r->steps.data(), r->arrays.data(), launches,
             r->steps.size(), r->arrays.size(), r->launches.size()};
