@@ -208,8 +208,7 @@ def read(
     The last result is the first step that passes on a value whose elements are not known.
     """
     shown, tracer, alike = runs[0], Tracer(elements), _alike([run.table for run in runs])
-    by_row = _memories(shown, elements[0].dtype, sums, input_name)
-    index, steps = {row: i for i, row in enumerate(by_row)}, []
+    arrays, steps = _memories(shown, elements[0].dtype, sums, input_name), []
     for i, (launch, block, warp, _, mask, size, _) in enumerate(shown.table[_HEAD].tolist()):
         lanes, (kind, file, line) = tuple(ones(mask)), shown.places[i]
         tables = [run.table["lane"] for run in (runs if i < alike else runs[:1])]
@@ -217,11 +216,11 @@ def read(
         mine, array, more = every[0], None, dict[str, Any]()
         if kind in (*ACCESSES, "copy"):
             rows, owner = mine["array"].tolist(), tuple(mine["owner"].tolist())
-            array = by_row[rows[0]]
+            array = arrays[rows[0]]
             offsets = zip(mine["offset"].tolist(), rows, strict=True)
             more = {
-                "array": index[rows[0]], "bytes": size,
-                "offsets": tuple([at + by_row[row].base - array.base for at, row in offsets]),
+                "array": rows[0], "bytes": size,
+                "offsets": tuple([at + arrays[row].base - array.base for at, row in offsets]),
                 "owner": owner if array.space == "shared" and set(owner) != {block} else (),
             }  # fmt: skip
         if kind in ACCESSES or (kind.startswith("__") and kind not in (*BARRIERS, "__syncwarp")):
@@ -238,15 +237,14 @@ def read(
                 threads = [(launch, block, warp, lane) for lane in lanes]
                 more |= tracer.follow(kind, threads, values, results)
         elif kind == "copy":
-            offset, row = mine["value"][0].tolist()
-            more["sources"] = offset, index[row]
+            more["sources"] = tuple(mine["value"][0].tolist())
         counts = zip(NAMES, shown.table["counts"][i].tolist(), strict=True)
         more["counts"] = {name: count for name, count in counts if count}
         steps.append(Step(launch, block, warp, kind, file or "", line, lanes, **more))
     passed = [one.result_parts if one.kind == "atomic" else one.parts for one in steps]
     unknown = (i for i, one in enumerate(steps)
                if i >= alike or (one.kind != "load" and None in passed[i]))  # fmt: skip
-    return steps, [*by_row.values()], [*tracer.parts], next(unknown, None)
+    return steps, arrays, [*tracer.parts], next(unknown, None)
 
 
 def _alike(tables: Sequence[Array]) -> int:
@@ -257,14 +255,11 @@ def _alike(tables: Sequence[Array]) -> int:
     return int(np.argmin(np.append(np.all(same, axis=0), False))) if same else 0
 
 
-def _memories(run: Recording, elements: _DType, sums: _DType, input_name: str) -> dict[int, Memory]:
-    """The arrays by row of the recording, with bases that are the same in each run."""
-    used = {*np.unique(run.table["lane"]["array"]).tolist()}
-    found: dict[int, Memory] = {}
+def _memories(run: Recording, elements: _DType, sums: _DType, input_name: str) -> list[Memory]:
+    """The arrays, with bases that are the same in each run."""
+    found: list[Memory] = []
     seen: dict[int, int] = {}
-    for row, (name, launch, is_shared, base, size, address, element) in enumerate(run.arrays):
-        if is_shared and row not in used and f" {name}[" not in run.fault:
-            continue
+    for name, launch, is_shared, base, size, address, element in run.arrays:
         own = elements if name == input_name and launch == 0 else sums
         # also vectors and structures of sums, and a sum with its mark
         is_own = element % own.itemsize == 0 and name != "ticket"
@@ -273,7 +268,7 @@ def _memories(run: Recording, elements: _DType, sums: _DType, input_name: str) -
             base += seen.setdefault(address, len(seen)) * _GAP + _GAP // 2 - address
         space, count = "shared" if is_shared else "global", max(size // dtype.itemsize, 1)
         kind = dtype.name, dtype.itemsize
-        found[row] = Memory(name or "shared", space, launch, base, count, *kind)
+        found.append(Memory(name or "shared", space, launch, base, count, *kind))
     return found
 
 
