@@ -31,7 +31,7 @@ from gpureduce.emulator.explain_text import wavefront_table
 from gpureduce.emulator.picture import Picture, film
 from gpureduce.emulator.race import Race
 from gpureduce.emulator.races import named_schedule, value_of
-from gpureduce.emulator.replay_steps import KINDS, MOST_N, Recording, ReplayData, accesses
+from gpureduce.emulator.replay_steps import KINDS, MOST_N, Recording, ReplayData, end_at_fault
 from gpureduce.text import plain
 from gpureduce.version import VERSION
 
@@ -154,18 +154,10 @@ class Replay(ReplayData):
         self, path: str | os.PathLike[str], seconds: float = 0.4, steps: Any = None, *,
         force: bool = False,
     ) -> None:  # fmt: skip
-        """Write the steps as an animated GIF, by matplotlib and Pillow.
+        """Write an animation: a ``.gif`` file, by matplotlib and Pillow.
 
-        Parameters
-        ----------
-        path
-            The ``.gif`` file.
-        seconds
-            How long each step is shown.
-        steps
-            Which steps: by default all, or 200 of them at most, evenly spread.
-        force
-            Replace a file that is there.
+        It shows each of `steps` for `seconds`: by default all steps, or 200 of them at most, evenly
+        spread. It replaces a file that is there with `force`.
         """
         target, count = _target(path, ".gif", force), len(self.steps)
         if steps is None:
@@ -267,11 +259,9 @@ def replay(
 
 
 def _in_both_orders(strategy: Any, race: Race, call: Call) -> Replay:
-    own: dict[str, Any] = {"dtype": race.dtype, "block": race.block, "grid": race.grid}
-    if call.values is None:
-        own["n"] = race.n
-    call = call._replace(**{name: own[name] for name in own if getattr(call, name) is None})
-    call = call._replace(digits=2)  # as in `races`
+    names = ["dtype", "block", "grid"] + ["n"] * (call.values is None)
+    own = {name: getattr(race, name) for name in names if getattr(call, name) is None}
+    call = call._replace(**own, digits=2)  # the elements of `races`
     found: dict[bool, Replay] = {}  # by whether the first access comes first
     for order in _ORDERS:
         shown = _replayed(strategy, "strategy", call._replace(schedule=order))
@@ -291,7 +281,7 @@ def _in_both_orders(strategy: Any, race: Race, call: Call) -> Replay:
 
 def _nearest(shown: ReplayData, race: Race) -> tuple[int, int] | None:
     """The steps of the two accesses: the nearest ones that no barrier orders."""
-    every = accesses(shown.steps, shown.arrays)
+    every = replay_steps.accesses(shown.steps, shown.arrays)
     first, second = (
         every[side.block, side.thread, side.place.line, KINDS.get(side.kind, ""), race.address]
         for side in race.sides
@@ -308,10 +298,8 @@ def _nearest(shown: ReplayData, race: Race) -> tuple[int, int] | None:
 def _replayed(strategy: Any, argument: str, call: Call) -> Replay:
     if isinstance(strategy, registry.UserKernel):
         return cast(Replay, strategy.call("replay", call))
-    dtype = call.dtype
-    if dtype is None:
-        is_float = np.asarray(call.values).dtype.kind == "f"
-        dtype = getattr(call.values, "dtype", "float32" if is_float else None)
+    usual = "float32" if np.asarray(call.values).dtype.kind == "f" else None
+    dtype = getattr(call.values, "dtype", usual) if call.dtype is None else call.dtype
     chosen, dtype = find_whole(strategy, argument, dtype)
     call = call._replace(dtype=dtype, block=BLOCK if call.block is None else call.block)
     return build(chosen.name, call, partial(replay_steps.record, chosen), sources.files())
@@ -337,9 +325,7 @@ def build(
     elements = [array, *provenance.codes(len(array), array.dtype, sums)]
     run, *_ = runs = [*record(elements, wanted, call.block, call.grid, order)]
     steps, arrays, parts, unknown = replay_steps.read(runs, elements, sums, input_name)
-    start = 0
-    if run.fault:
-        start = replay_steps.end_at_fault(steps, arrays, run.fault, next(iter(texts)))
+    start = end_at_fault(steps, arrays, run.fault, next(iter(texts))) if run.fault else 0
     if not steps:
         raise ValueError(f"{kernel} has no step to show: {run.fault or 'it does nothing'}")
     files = {step.file for step in steps}

@@ -1,4 +1,4 @@
-"""One step of a replay as a picture, for slides; and all of them as a film."""
+"""One step of a replay as a picture, for slides and films."""
 
 from __future__ import annotations
 

@@ -125,11 +125,10 @@ void keep_meeting(gr_recorder *r, uint32_t number, const Warp *warp, const Meeti
 {
     gr_step *step = &r->replay->steps[number];
     for (uint32_t lanes = meeting->arrived; lanes; lanes &= lanes - 1) {
-        int lane = __builtin_ctz(lanes), from = lane;
-        if (meeting->op >= GR_SHUFFLE_INDEX && meeting->op <= GR_SHUFFLE_XOR)
-            from = shuffle_source(meeting->op, lane, warp->argument[lane], warp->width[lane]);
+        int lane = __builtin_ctz(lanes);
+        int from = shuffle_source(meeting->op, lane, warp->argument[lane], warp->width[lane]);
         step->lane[lane].value[0] = warp->value[lane];
-        step->lane[lane].value[1] = (uint64_t)from;
+        step->lane[lane].value[1] = (uint64_t)from; /* of a shuffle */
         step->lane[lane].result = warp->result[lane];
     }
 }
