@@ -142,8 +142,7 @@ class Tracer:
         Both are numbers by run, lane and word.
         """
         self.dtype = values.dtype
-        first: list[Parts | None] = []
-        second: list[Parts | None] = []
+        first, second = list[Parts | None](), list[Parts | None]()
         is_exchange = kind.startswith("__shfl") or kind == "__reduce_add_sync"
         before, after = _words(values), _words(results)
         for lane, words, new in zip(lanes, before, after, strict=True):

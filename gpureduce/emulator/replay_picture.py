@@ -70,9 +70,7 @@ def _bytes(shown: ReplayData, step: Step, block: int) -> list[int | None]:
     return [array.base + offset if owner == block else None for offset, owner in pairs]
 
 
-def _cell(
-    page: Page, shown: ReplayData, column: float, held: _Held, frame: str, title: str
-) -> Cell:
+def _cell(page: Page, shown: ReplayData, at: float, held: _Held, frame: str, title: str) -> Cell:
     """A value in a cell. The hue says where in the input its elements lie."""
     value, number = held
     text, fill = "" if isinstance(value, tuple) else f"{value}", EMPTY
@@ -85,7 +83,7 @@ def _cell(
         )
         page.picture.dark[fill] = dark
     ended = title.endswith("ended")
-    return Cell(column, fill, title, text * (len(text) <= 4), frame=frame, is_struck=ended)
+    return Cell(at, fill, title, text * (len(text) <= 4), frame=frame, is_struck=ended)
 
 
 def _lanes(

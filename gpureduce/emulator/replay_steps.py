@@ -257,8 +257,7 @@ def _alike(tables: Sequence[Array]) -> int:
 
 def _memories(run: Recording, elements: _DType, sums: _DType, input_name: str) -> list[Memory]:
     """The arrays, with bases that are the same in each run."""
-    found: list[Memory] = []
-    seen: dict[int, int] = {}
+    found, seen = list[Memory](), dict[int, int]()
     for name, launch, is_shared, base, size, address, element in run.arrays:
         own = elements if name == input_name and launch == 0 else sums
         # also vectors and structures of sums, and a sum with its mark

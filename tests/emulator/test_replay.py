@@ -2,7 +2,11 @@
 
 import functools
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -431,10 +435,12 @@ def test_an_access_behind_an_array_is_named_by_the_array():
 
 @pytest.mark.parametrize(("values", "dtype", "total"), [
     ([0.5, 0.25], "float32", 0.75), (np.array([3, -4], np.int8), "int8", -1),
-    ([2**31 - 1, 1], "int32", -(2**31)),
+    ([2**31 - 1, 1], "int32", -(2**31)), ([0.1, 0.2], "bfloat16", 0.30078125),
 ])  # fmt: skip
 def test_values_keep_their_dtype(values, dtype: str, total: float):
-    shown = gpureduce.replay("cascade", values=values)
+    """Floats are rounded to a dtype that is given."""
+    wanted = dtype if dtype == "bfloat16" else None
+    shown = gpureduce.replay("cascade", values=values, dtype=wanted)
     assert shown.dtype == dtype and shown.is_right and shown.value == total
 
 
@@ -512,6 +518,44 @@ def test_wrong_arguments(how, error: type[Exception], words: str):
     assert gpureduce.replay("sequential", 64).is_right
 
 
+@pytest.mark.parametrize("how", [{"block": 0}, {"block": 33}, {"grid": 0}])
+def test_a_wrong_launch_of_a_users_kernel(how: dict[str, int]):
+    with pytest.raises(ValueError, match=f"{next(iter(how))} must be"):
+        gpureduce.replay(gpureduce.kernel(TREE), 64, **how)
+
+
+@pytest.mark.parametrize(("method", "how", "error", "words"), [
+    ("save", (None,), TypeError, "path must be the name of a file, not None"),
+    ("save", (b"page.html",), TypeError, "path must be the name of a file, not b'page.html'"),
+    ("save", ("nowhere/page.html",), FileNotFoundError, "no folder nowhere"),
+    ("save", ("/dev/full",), OSError, "No space left"),
+    ("frame", (1.5,), TypeError, "step must be a whole number"),
+    ("frame", (41,), ValueError, "step must be from 0 to 40, not 41"),
+    ("film", ("a.gif", 0), ValueError, "seconds from 0.01 to 655"),
+    ("film", ("a.gif", 1e9), ValueError, "seconds from 0.01 to 655"),
+    ("film", ("a.gif", 1, 3), TypeError, r"steps must be a list, such as \[3\]"),
+    ("film", ("a.gif", 1, []), ValueError, "at least one step"),
+])  # fmt: skip
+def test_wrong_arguments_of_methods(method: str, how, error: type[Exception], words: str):
+    with pytest.raises(error, match=words):
+        getattr(gpureduce.replay("sequential", 64), method)(*how)
+
+
+def test_ctrl_c_ends_a_recording():
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            gpureduce.replay("global_tree", 8192, block=256)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert gpureduce.replay("sequential", 64).is_right
+
+
 def test_json_has_the_documented_fields():
     page = (Path(__file__).parents[2] / "docs" / "replay.md").read_text()
     _, of_all, of_steps = page.replace("| field of a step", "| field").split("| field")
@@ -531,8 +575,9 @@ def test_json_has_the_documented_fields():
     (1024, "warp_shfl", 400_000), (4096, "global_tree", 1_000_000),
 ])  # fmt: skip
 def test_a_page_is_one_small_file(n: int, name: str, most: int, tmp_path):
-    gpureduce.replay(name, n, block=256).save(tmp_path / "page.html")
-    text = (tmp_path / "page.html").read_text()
+    page = tmp_path / "漢字 <b>.html"
+    gpureduce.replay(name, n, block=256).save(page)
+    text = page.read_text("utf-8")
     assert len(text) <= most
     assert not re.search(r"https?:|<link|src=|@import|url\(", text)
     shown = gpureduce.replay(name, 64)
@@ -543,6 +588,13 @@ def test_a_page_is_one_small_file(n: int, name: str, most: int, tmp_path):
     with pytest.raises(FileExistsError, match="force=True"):
         shown.save(other)
     shown.save(other, force=True)
+
+
+def test_a_page_is_made_in_any_locale(tmp_path):
+    code = "import gpureduce; gpureduce.replay('redux', 64).save('page.html')"
+    plain = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    subprocess.run([sys.executable, "-c", code], env=os.environ | plain, cwd=tmp_path, check=True)
+    assert "◀ back" in (tmp_path / "page.html").read_text("utf-8")
 
 
 def test_a_page_that_would_be_large_says_what_to_take(tmp_path, monkeypatch):
@@ -583,12 +635,16 @@ __global__ void k(const int *in, int *out, int n)
     assert capfd.readouterr().out.count("hello") == 1
 
 
-def test_an_endless_loop_reaches_the_most_steps():
-    text = """__global__ void k(const int *in, int *out, int n)
-{
-    while (*(volatile const int *)in > 0) ;
+@pytest.mark.parametrize("loop", [
+    "while (*(volatile const int *)in > 0) ;", "for (;;) __threadfence();",
+    "for (;;) __syncthreads();",
+])  # fmt: skip
+def test_an_endless_loop_reaches_the_most_steps(loop: str):
+    text = f"""__global__ void k(const int *in, int *out, int n)
+{{
+    {loop}
     out[0] = 1;
-}"""
+}}"""
     with pytest.raises(ValueError, match=r"16,384 steps for n=64 .*or never ends"):
         gpureduce.replay(gpureduce.kernel(text, finishes=True), 64)
 
@@ -613,6 +669,7 @@ def test_a_frame_and_a_film(tmp_path):
     pytest.importorskip("matplotlib")
     image = pytest.importorskip("PIL.Image")
     shown.film(tmp_path / "rung.gif", steps=[0, 3, 6])
+    shown.film("/dev/null", steps=[0])
     with image.open(tmp_path / "rung.gif") as film:
         assert film.n_frames == 3
     with pytest.raises(ValueError, match=r"\.gif"):
