@@ -659,7 +659,9 @@ def test_a_frame_and_a_film(tmp_path):
     svg = shown.frame(6)._repr_svg_()
     assert re.fullmatch(r"<picture of 760 x \d+ pixels>", repr(shown.frame(6)))
     of_readme = gpureduce.replay("interleaved_idx", 256).frame(11).svg()
-    assert (Path(__file__).parents[2] / "docs" / "replay.svg").read_text() == of_readme
+    root = Path(__file__).parents[2]
+    assert (root / "docs" / "replay.svg").read_text() == of_readme
+    assert "(docs/replay.svg)](docs/watch.md)" in (root / "README.md").read_text()
     assert shown.sentences[6].partition(",")[0] in svg and svg.count("<rect") > 100
     for state in ("lane 15 of warp 0, executing", "lane 16 of warp 0, masked off",
                   "lane 3 of warp 1, waiting at a barrier"):  # fmt: skip
