@@ -14,7 +14,7 @@ import pytest
 
 import gpureduce
 from gpureduce.core import registry
-from gpureduce.emulator import replay, replay_steps
+from gpureduce.emulator import counts, replay, replay_steps
 
 LADDER = [
     s.name
@@ -48,12 +48,21 @@ TREE = """__global__ void tree(const int *in, int *out, int n)
 }"""
 
 
-@pytest.mark.parametrize("n", [100, 300])
-def test_the_arrays_of_a_users_kernel_begin_at_a_sector(n: int):
+def counters_of(told: gpureduce.Explanation) -> dict[str, int]:
+    """Of all launches."""
+    total = dict.fromkeys(counts.NAMES, 0)
+    for kernel in told.kernels:
+        for counter, count in (kernel.counters | kernel.details).items():
+            total[counter] += count
+    return total
+
+
+@pytest.mark.parametrize("n", [60, 100, 300])
+def test_a_users_kernel_has_the_launches_and_the_sectors_of_explain(n: int):
     made = gpureduce.kernel(TREE)
     shown, told = (f(made, n=n, block=64) for f in (gpureduce.replay, gpureduce.explain))
-    wanted = told.kernels[0].counters
-    assert {name: shown.counters[name] for name in wanted} == wanted
+    assert shown.counters == counters_of(told) and shown.is_right and shown.unknown is None
+    assert shown.launches == (((n + 63) // 64, 64), (1, 64))[: 1 + (n > 64)]
     assert {one.base % 256 for one in shown.arrays} == {0} and "4 sectors" in shown.sentences[0]
 
 
@@ -64,11 +73,7 @@ def test_counters_and_what_the_values_contain(name: str):
     zeros = np.zeros(1003, np.float32)
     counted = gpureduce.replay(name, values=zeros, block=128) if name == "exact" else shown
     told = gpureduce.explain(name, n=1003, block=128, dtype=dtype_of(name), sample=False)
-    total = dict.fromkeys(counted.counters, 0)
-    for kernel in told.kernels:
-        for counter, count in (kernel.counters | kernel.details).items():
-            total[counter] += count
-    assert counted.counters == total
+    assert counted.counters == counters_of(told)
     each_value_is_the_sum_of_the_elements_that_it_is_said_to_contain(name, shown)
     if name in RIGHT and name != "exact":
         the_last_value_contains_every_element_once(shown)
