@@ -24,7 +24,7 @@ def draw(shown: ReplayData, number: int) -> Picture:
     step, page = shown.steps[number], Page()
     page.picture.dark[_MASKED] = "#ecc94b"
     page.heading(f"{shown.strategy}: step {number + 1} of {len(shown.steps)}")
-    for row in textwrap.wrap(replay_text.sentence(shown, step), 100):
+    for row in textwrap.wrap(replay_text.sentence(shown, step), 112):
         page.say(8, 10, row, size=12)
         page.y += 16
     registers: dict[tuple[int, int], _Held] = {}  # of the block, by warp and lane
