@@ -191,10 +191,10 @@ def record(
         steps, places, memory, launches = kept[0]
         table, sizes = np.frombuffer(steps, _STEP), np.frombuffer(launches, "u4, u4").tolist()
         if len(table) > MOST_STEPS:
+            n = len(array)
             raise ValueError(
-                f"{strategy.name} takes more than {MOST_STEPS:,} steps for n={len(array):,} with "
-                f"blocks of {block}, or never ends: use n={max(len(array) // 8, 1):,}, or fewer "
-                "blocks"
+                f"{strategy.name} takes more than {MOST_STEPS:,} steps for n={n:,} with blocks of "
+                f"{block}, or never ends: use fewer blocks{f', or n={n // 8:,}' * (n > 7)}"
             )
         yield Recording(bits, fault, table, places, memory, sizes)
 

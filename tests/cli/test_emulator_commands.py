@@ -77,5 +77,9 @@ def test_replay(command, tmp_path, monkeypatch):
     for more in ((), ("--json",)):
         assert command(*words, *more)[0] == 0
     assert opened == [page.as_uri()] * 2
-    status, _, err = command("races", "sequential", "--replay", tmp_path / "none.html")
-    assert status == 2 and "no race to show" in err
+    loop = "while (*(volatile const int *)in >= 0) ;"
+    (tmp_path / "k.cu").write_text(WRONG.replace("{", f"{{ {loop}", 1))
+    status, out, err = command("check", tmp_path / "k.cu", "--replay", tmp_path / "none.html")
+    assert status == 1 and "Right or wrong" in out and "no replay: " in err and "never ends" in err
+    status, out, err = command("races", "sequential", "--replay", tmp_path / "none.html")
+    assert status == 2 and "no race in" in out and "no race to show" in err
