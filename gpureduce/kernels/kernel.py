@@ -392,7 +392,7 @@ def _text_of(given: str | os.PathLike[str]) -> tuple[str, str | None, str | None
         raise KernelError(f"{path} cannot be read as a kernel: {error}") from None
     if not re.fullmatch(r"[\w.+-]+", path.name):
         raise KernelError(
-            f"a kernel's file name may have letters, digits and the signs _ . + -, not {path.name!r}"
+            f"a kernel's file name may have letters, digits and the signs _.+-, not {path.name!r}"
         )
     return text, path.name, str(path.resolve().parent)
 
