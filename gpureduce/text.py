@@ -183,6 +183,25 @@ def runs(numbers: Sequence[int], most_step: float = math.inf) -> list[tuple[int,
     return found
 
 
+def ranges(numbers: Sequence[int], to: str = "-", most_step: float = 1) -> str:
+    """Ascending numbers as ranges of one step each.
+
+    >>> from gpureduce.text import ranges
+    >>> ranges([*range(32), 64, 66, 68, 70]), ranges([*range(0, 32, 2), 99, 100], " to ", 2)
+    ('0-31, 64, 66, 68, 70', '0, 2, .., 30, 99 to 100')
+    """
+    found, said = runs(numbers, most_step), list[str]()
+    for first, step, count in found[:6]:
+        last = first + step * (count - 1)
+        if count > 1 and step == 1:
+            said.append(f"{first}{to}{last}")
+        elif count > 4:
+            said.append(f"{first}, {first + step}, .., {last}")
+        else:
+            said += map(str, range(first, last + 1, step))
+    return ", ".join(said) + ", ..." * (len(found) > 6)
+
+
 def runs_of_ones(bits: int) -> list[tuple[int, int, int]]:
     """The places of the ones of an integer as runs. A single run of neighbours is found at once.
 

@@ -13,8 +13,10 @@ from gpureduce.kernels import conditions, programs, replaying, signature
 from gpureduce.kernels.check import check
 from gpureduce.kernels.kernel import Kernel, kernel
 from gpureduce.kernels.options import OPTIONS
+from gpureduce.kernels.process import KernelEnded
 from gpureduce.kernels.source_text import KernelError, NotASum
 from gpureduce.kernels.verdict import page
+from gpureduce.text import visible
 
 
 def _kernels(arguments: argparse.Namespace) -> tuple[list[Kernel], bool]:
@@ -54,8 +56,11 @@ def _run(arguments: argparse.Namespace) -> None:
     if report:
         output_files.write(report, page(verdicts), "check")
     if film:
-        shown = replaying.failing(kernels[0], verdicts[0])
-        output_files.write(film, shown.page(), "replay")
+        try:
+            output_files.write(film, replaying.failing(kernels[0], verdicts[0]).page(), "replay")
+        except (KernelEnded, ValueError) as error:  # the verdict stands
+            print(f"gpureduce: no replay: {visible(str(error))}", file=sys.stderr)
+            refused = True
     if arguments.json:
         several = ",\n".join(verdict.to_json() for verdict in verdicts)
         print(several if len(verdicts) == 1 else f"[{several}]")

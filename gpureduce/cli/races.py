@@ -23,15 +23,15 @@ def _run(arguments: argparse.Namespace) -> None:
     )  # fmt: skip
     if target:
         output_files.write(target, found.svg(), "races")
+    if arguments.json:
+        show_json(found.as_dict())
+    else:
+        print(found)
     if film:
         if not found.races:
             raise ValueError(f"{found.strategy} has no race to show: leave --replay out")
         shown = replay(strategy_or_kernel(arguments.strategy), race=found.races[0])
         output_files.write(film, shown.page(), "replay")
-    if arguments.json:
-        show_json(found.as_dict())
-    else:
-        print(found)
 
 
 def register(command: Command) -> None:

@@ -25,11 +25,9 @@ def _run(arguments: argparse.Namespace) -> None:
         output_files.write(page, shown.page(), "replay")
     if arguments.json:
         print(shown.to_json())
-        return
-    print(shown)
-    if not page:
-        print("\n".join(shown.sentences))
-    elif arguments.open:
+    else:
+        print(shown, *(() if page else shown.sentences), sep="\n")
+    if page and arguments.open:
         webbrowser.open(page.resolve().as_uri())
 
 

@@ -16,13 +16,14 @@ from gpureduce.emulator.picture import (
     HALF,
     INK,
     PAPER,
+    ROW,
     WIDTH,
+    Cell,
     Page,
     Picture,
 )
 from gpureduce.text import counted, ones, runs, size_text
 
-_ROW = 18
 _MANY_STEPS = 24
 _MANY_WARPS = 8
 
@@ -73,11 +74,11 @@ def _activity(page: Page, what: StrategyCounts) -> None:
             mask = step.lanes[warp] if warp < len(step.lanes) else 0
             x = left + warp * (32 * cell + 6)
             title = f"step {step.name}, warp {warp}: {mask.bit_count()} of 32 lanes active"
-            page.box(x, 2, 32 * cell, _ROW - 4, EMPTY, title)
+            page.box(x, 2, 32 * cell, ROW - 4, EMPTY, title)
             for first, _, count in runs(ones(mask), 1):
-                page.box(x + first * cell, 2, count * cell, _ROW - 4, ACTIVE, title)
+                page.box(x + first * cell, 2, count * cell, ROW - 4, ACTIVE, title)
         _remark(page, WIDTH - right + 4, step.conflicts, step)
-        page.y += _ROW
+        page.y += ROW
     if len(what.steps) > _MANY_STEPS:
         page.say(
             left,
@@ -86,7 +87,7 @@ def _activity(page: Page, what: StrategyCounts) -> None:
             size=10,
             fill=FAINT,
         )
-        page.y += _ROW
+        page.y += ROW
 
 
 def _remark(page: Page, x: float, conflicts: int, step: Any) -> None:
@@ -106,22 +107,17 @@ def _banks(page: Page, line: Line, access: Access) -> None:
         f"Lanes and banks of shared memory: {verdict}",
         f"{line.place}   {line.text}",
     )
-    left, cell = 88.0, 20.0
-    for bank in range(0, 32, 4):
-        page.say(left + (bank + 0.5) * cell, 8, f"{bank}", size=9, fill=FAINT, anchor="middle")
-    page.say(left + 32 * cell + 6, 8, "bank", size=9, fill=FAINT)
-    page.y += 12
+    left, rows = 88.0, []
     for number, row in enumerate(table):
-        extra = number >= access.ideal
-        page.say(left - 8, 13, f"wavefront {number + 1}", size=10, anchor="end", fill=FAINT)
-        for bank, lane in enumerate(row):
-            fill = EMPTY if lane is None else ALARM if extra else ACTIVE
-            title = f"bank {bank}: " + ("idle" if lane is None else f"lane {lane}")
-            page.box(left + bank * cell, 1, cell - 1, _ROW - 2, fill, title)
-            if lane is not None:
-                style = {"size": 9, "fill": PAPER, "anchor": "middle"}
-                page.say(left + (bank + 0.5) * cell - 0.5, 13, f"{lane}", **style)
-        page.y += _ROW
+        served = ALARM if number >= access.ideal else ACTIVE
+        cells = [
+            Cell(bank, EMPTY, f"bank {bank}: idle")
+            if lane is None
+            else Cell(bank, served, f"bank {bank}: lane {lane}", f"{lane}", PAPER)
+            for bank, lane in enumerate(row)
+        ]
+        rows.append((f"wavefront {number + 1}", cells))
+    page.grid(left, "bank", rows)
     page.say(
         left,
         12,
@@ -154,11 +150,11 @@ def _bytes(page: Page, every: list[StrategyCounts]) -> None:
         page.say(left - 8, 13, name, size=10, anchor="end")
         width = max(room * moved / most, 2)
         title = f"{used:,} of {moved:,} bytes"
-        page.box(left, 2, width, _ROW - 4, HALF, title)
-        page.box(left, 2, max(width * used / moved, 1), _ROW - 4, GOOD, title)
+        page.box(left, 2, width, ROW - 4, HALF, title)
+        page.box(left, 2, max(width * used / moved, 1), ROW - 4, GOOD, title)
         text = f"{size_text(used)} of {size_text(moved)}, {used / moved:.0%} used"
         page.say(left + width + 8, 13, text, size=10)
-        page.y += _ROW
+        page.y += ROW
 
 
 def _changes(page: Page, both: CountsPair) -> None:
@@ -180,7 +176,7 @@ def _changes(page: Page, both: CountsPair) -> None:
         page.y += 28
     if not both.changes:
         page.say(8, 12, "Nothing that is counted differs.", fill=FAINT)
-        page.y += _ROW
+        page.y += ROW
     same = [
         f"{name.replace('_', ' ')} {count:,}"
         for name, count in before.total.items()

@@ -10,10 +10,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from gpureduce.core import text_files
+
 PAPER, INK, FAINT, EMPTY = "#ffffff", "#1f2933", "#7b8794", "#eef1f4"
 ACTIVE, HALF, ALARM, GOOD = "#2b6cb0", "#90cdf4", "#c53030", "#2f855a"
 ATOMIC, RUNG = "#7a4fa3", "#332288"
 WIDTH = 760
+_CELL, ROW = 20.0, 18  # of a grid
 # The colours of an SVG file for a reader who prefers a dark scheme.
 _DARK = {
     PAPER: "#131416", INK: "#dfe3e8", FAINT: "#9aa5b1", EMPTY: "#2a2f36", ACTIVE: "#63a4e8",
@@ -55,6 +58,19 @@ class Words:
     fill: str = INK
     anchor: str = "start"
     bold: bool = False
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a grid, whose columns have numbers: 0.5 is half a column behind the first."""
+
+    column: float
+    fill: str
+    title: str
+    text: str = ""
+    ink: str = INK
+    frame: str = ""
+    is_struck: bool = False
 
 
 @dataclass
@@ -158,7 +174,9 @@ def film(pictures: Sequence[Picture], path: Path, seconds: float) -> None:
     import PIL.Image  # comes with matplotlib, which has drawn these
 
     first, *rest = (PIL.Image.open(io.BytesIO(one)).convert("RGB") for one in files)
-    first.save(path, save_all=True, append_images=rest, duration=1000 * seconds, loop=0)
+    how = {"save_all": True, "append_images": rest, "duration": 1000 * seconds, "loop": 0}
+    with text_files.replacing(path) as file:
+        first.save(file, "GIF", **how)
 
 
 class Page:
@@ -189,6 +207,26 @@ class Page:
             self.say(x + 15, 10, text, size=10, fill=FAINT)
             x += 15 + 6.5 * len(text) + 18
         self.y += 18
+
+    def grid(self, x: float, column: str, rows: Iterable[tuple[str, Iterable[Cell]]]) -> None:
+        """Rows of up to 32 cells, each with a label, below the numbers of the columns."""
+        for i in range(0, 32, 4):
+            self.say(x + (i + 0.5) * _CELL, 8, f"{i}", size=9, fill=FAINT, anchor="middle")
+        self.say(x + 32 * _CELL + 6, 8, column, size=9, fill=FAINT)
+        self.y += 12
+        for label, cells in rows:
+            self.say(x - 8, 13, label, size=10, anchor="end", fill=FAINT)
+            for cell in cells:
+                at, style = x + cell.column * _CELL, {"fill": cell.ink, "anchor": "middle"}
+                self.box(at, 1, _CELL - 1, ROW - 2, cell.frame or cell.fill, cell.title)
+                if cell.frame:
+                    self.box(at + 2, 3, _CELL - 5, ROW - 6, cell.fill, cell.title)
+                if cell.text:
+                    size = min(9, 11 - len(cell.text))
+                    self.say(at + _CELL / 2 - 0.5, 13, cell.text, size=size, **style)
+                if cell.is_struck:
+                    self.box(at, 8, _CELL - 1, 2, FAINT, cell.title)
+            self.y += ROW
 
     def done(self) -> Picture:
         self.picture.height = self.y + 10

@@ -142,8 +142,7 @@ class Tracer:
         Both are numbers by run, lane and word.
         """
         self.dtype = values.dtype
-        first: list[Parts | None] = []
-        second: list[Parts | None] = []
+        first, second = list[Parts | None](), list[Parts | None]()
         is_exchange = kind.startswith("__shfl") or kind == "__reduce_add_sync"
         before, after = _words(values), _words(results)
         for lane, words, new in zip(lanes, before, after, strict=True):
@@ -183,11 +182,9 @@ class Tracer:
         is_constant = old.is_constant and word.is_constant
         added = _Word(word.number, word.code - old.code & _MASK, is_constant)
         parts = self._checked(self._added_up(lane, added.code), added, CONSTANT, base)
-        if parts is not None and old is _ZERO:
-            self.known[word.code] = parts
-            self.passed[lane].add(word.code)
-        elif parts is not None:
+        if parts is not None:
             self.known.setdefault(word.code, parts)
+            self.passed[lane].add(word.code)
         return parts
 
     def _checked(

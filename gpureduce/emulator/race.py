@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, cast
 
 from gpureduce.core.sources import text_of
-from gpureduce.text import plain, runs
+from gpureduce.text import plain, ranges
 
 # In the order of csrc/emulator/races/detector.h: later ones order more.
 MISSING = (
@@ -261,13 +260,6 @@ class FoundRaces:
     def as_dict(self) -> dict[str, Any]:
         """The result as plain lists and dicts, with the text of each line."""
         return cast(dict[str, Any], plain(dataclasses.asdict(self)))
-
-
-def ranges(numbers: Sequence[int], to: str = "-") -> str:
-    """Ascending numbers as ranges: ``0-31, 64``."""
-    found = runs(numbers, 1)
-    shown = [str(a) if n == 1 else f"{a}{to}{a + n - 1}" for a, _, n in found[:6]]
-    return ", ".join(shown) + (", ..." if len(found) > 6 else "")
 
 
 def title(side: Side) -> str:

@@ -10,6 +10,7 @@ import itertools
 import json
 import math
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -20,9 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gpureduce.core import arrays, bounds, dtypes, exact, output_files, registry, sources
-from gpureduce.core.checks import finite, named_keywords, shown, whole
+from gpureduce.core.checks import finite, listed, named_keywords, shown, whole
 from gpureduce.core.dtypes import Array
-from gpureduce.core.plan import launch_of
 from gpureduce.core.schedule import Schedule
 from gpureduce.emulator import provenance, replay_picture, replay_steps, replay_text
 from gpureduce.emulator.counts import Access
@@ -31,7 +31,7 @@ from gpureduce.emulator.explain_text import wavefront_table
 from gpureduce.emulator.picture import Picture, film
 from gpureduce.emulator.race import Race
 from gpureduce.emulator.races import named_schedule, value_of
-from gpureduce.emulator.replay_steps import KINDS, MOST_N, Recording, ReplayData, accesses
+from gpureduce.emulator.replay_steps import KINDS, MOST_N, Recording, ReplayData, end_at_fault
 from gpureduce.text import plain
 from gpureduce.version import VERSION
 
@@ -39,7 +39,6 @@ SCHEMA = 1
 BLOCK = 64  # threads
 _MOST_FRAMES = 200
 _FOLDER = Path(__file__).parent / "page"
-_INSIDE = ("style.css", "model.js", "scene.js", "player.js")
 _MOST_BYTES = 1_000_000  # of a page
 # Orders of threads that are tried for a race. With another seed than 0, lanes and warps go from the
 # last to the first.
@@ -114,11 +113,10 @@ class Replay(ReplayData):
         """A bank conflict: for each wavefront, the lane that each bank serves."""
         if step.is_late or not any(name.endswith("_conflicts") for name in step.counts):
             return None
-        base, by_lane = self.arrays[step.array or 0].base, dict.fromkeys(range(32))
-        by_lane |= dict(zip(step.lanes, (base + at for at in step.offsets), strict=True))
-        return wavefront_table(
-            Access(tuple(by_lane.values()), step.bytes, 0, 0, step.kind == "store")
-        )
+        base = self.arrays[step.array or 0].base
+        at = {lane: base + at for lane, at in zip(step.lanes, step.offsets, strict=True)}
+        places = tuple(at.get(lane) for lane in range(32))
+        return wavefront_table(Access(places, step.bytes, 0, 0, step.kind == "store"))
 
     def to_json(self) -> str:
         """The data as JSON."""
@@ -130,11 +128,9 @@ class Replay(ReplayData):
         if self.beside:
             title += ": both orders of a race" if self.race else f" and {self.beside.strategy}"
         data = base64.b64encode(gzip.compress(self.to_json().encode(), 6, mtime=0)).decode()
-        inside = {name: (_FOLDER / name).read_text() for name in _INSIDE}
+        inside = {one.name: one.read_text("utf-8") for one in _FOLDER.glob("*.*")}
         inside |= {"TITLE": html.escape(title), "DATA": data}
-        made = (_FOLDER / "page.html").read_text()
-        for name, value in inside.items():
-            made = made.replace(f"{{{{{name}}}}}", value)
+        made = re.sub("{{(.+)}}", lambda found: inside[found[1]], inside["page.html"])
         if len(made) > _MOST_BYTES:
             n = self.n * _MOST_BYTES // len(made)
             raise ValueError(
@@ -158,32 +154,26 @@ class Replay(ReplayData):
         self, path: str | os.PathLike[str], seconds: float = 0.4, steps: Any = None, *,
         force: bool = False,
     ) -> None:  # fmt: skip
-        """Write the steps as an animated GIF, by matplotlib and Pillow.
+        """Write an animation: a ``.gif`` file, by matplotlib and Pillow.
 
-        Parameters
-        ----------
-        path
-            The ``.gif`` file.
-        seconds
-            How long each step is shown.
-        steps
-            Which steps: by default all, or 200 of them at most, evenly spread.
-        force
-            Replace a file that is there.
+        It shows each of `steps` for `seconds`: by default all steps, or 200 of them at most, evenly
+        spread. It replaces a file that is there with `force`.
         """
         target, count = _target(path, ".gif", force), len(self.steps)
         if steps is None:
             steps = np.linspace(0, count - 1, min(count, _MOST_FRAMES)).astype(int)
-        pictures = [self.frame(step) for step in steps]
-        if not pictures or not finite("seconds", seconds) > 0:
-            raise ValueError("a film needs at least one step, and seconds above 0")
+        pictures = [self.frame(step) for step in listed("steps", steps)]
+        if not pictures or not 0.01 <= finite("seconds", seconds) <= 655:  # as GIF can hold
+            raise ValueError("a film needs at least one step, and seconds from 0.01 to 655")
         film(pictures, target, seconds)
 
 
 def _target(path: str | os.PathLike[str], suffix: str, force: bool) -> Path:
     """The file to write, checked as those of commands are."""
-    named = os.fspath(path)
-    return output_files.checked(named, "path", "replay", (suffix,), force=force) or Path(path)
+    if not isinstance(path, (str, os.PathLike)):
+        raise TypeError(f"path must be the name of a file, not {shown(path)}")
+    output_files.checked(os.fspath(path), "path", "replay", (suffix,), force=force)
+    return Path(path)
 
 
 @named_keywords
@@ -269,11 +259,9 @@ def replay(
 
 
 def _in_both_orders(strategy: Any, race: Race, call: Call) -> Replay:
-    own: dict[str, Any] = {"dtype": race.dtype, "block": race.block, "grid": race.grid}
-    if call.values is None:
-        own["n"] = race.n
-    call = call._replace(**{name: own[name] for name in own if getattr(call, name) is None})
-    call = call._replace(digits=2)  # as in `races`
+    names = ["dtype", "block", "grid"] + ["n"] * (call.values is None)
+    own = {name: getattr(race, name) for name in names if getattr(call, name) is None}
+    call = call._replace(**own, digits=2)  # the elements of `races`
     found: dict[bool, Replay] = {}  # by whether the first access comes first
     for order in _ORDERS:
         shown = _replayed(strategy, "strategy", call._replace(schedule=order))
@@ -293,7 +281,7 @@ def _in_both_orders(strategy: Any, race: Race, call: Call) -> Replay:
 
 def _nearest(shown: ReplayData, race: Race) -> tuple[int, int] | None:
     """The steps of the two accesses: the nearest ones that no barrier orders."""
-    every = accesses(shown.steps, shown.arrays)
+    every = replay_steps.accesses(shown.steps, shown.arrays)
     first, second = (
         every[side.block, side.thread, side.place.line, KINDS.get(side.kind, ""), race.address]
         for side in race.sides
@@ -310,14 +298,10 @@ def _nearest(shown: ReplayData, race: Race) -> tuple[int, int] | None:
 def _replayed(strategy: Any, argument: str, call: Call) -> Replay:
     if isinstance(strategy, registry.UserKernel):
         return cast(Replay, strategy.call("replay", call))
-    dtype = call.dtype
-    if dtype is None:
-        is_float = np.asarray(call.values).dtype.kind == "f"
-        dtype = getattr(call.values, "dtype", "float32" if is_float else None)
+    usual = "float32" if np.asarray(call.values).dtype.kind == "f" else None
+    dtype = getattr(call.values, "dtype", usual) if call.dtype is None else call.dtype
     chosen, dtype = find_whole(strategy, argument, dtype)
-    block = BLOCK if call.block is None else call.block
-    threads, blocks, _ = launch_of(chosen, block, call.grid, None)
-    call = call._replace(dtype=dtype, block=threads, grid=blocks)
+    call = call._replace(dtype=dtype, block=BLOCK if call.block is None else call.block)
     return build(chosen.name, call, partial(replay_steps.record, chosen), sources.files())
 
 
@@ -341,16 +325,16 @@ def build(
     elements = [array, *provenance.codes(len(array), array.dtype, sums)]
     run, *_ = runs = [*record(elements, wanted, call.block, call.grid, order)]
     steps, arrays, parts, unknown = replay_steps.read(runs, elements, sums, input_name)
-    start = 0
-    if run.fault:
-        start = replay_steps.end_at_fault(steps, arrays, run.fault, next(iter(texts)))
+    start = end_at_fault(steps, arrays, run.fault, next(iter(texts))) if run.fault else 0
     if not steps:
         raise ValueError(f"{kernel} has no step to show: {run.fault or 'it does nothing'}")
     files = {step.file for step in steps}
     value = None if run.fault else value_of(conversion, run.bits)
     right = dtypes.quietly(exact.right_sum, array, conversion.result)
-    is_exact = kernel == "exact" or conversion.result.kind in "iub"
-    bound = 0.0 if is_exact else dtypes.quietly(_bound_of, array, conversion.result, sums)
+    bound, size = 0.0, sum(map(abs, array.tolist()))
+    if kernel != "exact" and conversion.result.kind not in "iub" and math.isfinite(size):
+        rounded = 2.0 ** (1 - exact.precision(conversion.result)) * size  # at the end
+        bound = bounds.in_any_order(len(array), sums.name, size) + rounded
     return Replay(
         kernel, len(array), array.dtype.name, run.launches[0][1], name, value, right, bound,
         run.fault, tuple(array.tolist()), tuple(run.launches), tuple(arrays), tuple(steps),
@@ -359,9 +343,10 @@ def build(
 
 
 def _elements(call: Call) -> Array:
-    wanted, array = dtypes.named(call.dtype), None
+    wanted = dtypes.named(call.dtype)
     if call.values is None:
         count = whole("n", 256 if call.n is None else call.n, 1, 2**63)
+        array = (1 + np.arange(min(count, MOST_N)) % call.digits).astype(wanted)
     else:
         array = arrays.as_array(call.values)
         count = array.size
@@ -373,22 +358,13 @@ def _elements(call: Call) -> Array:
         raise ValueError(
             f"a replay shows at most {MOST_N:,} elements, not {count:,}: use n=1,024 and block=256"
         )
-    if array is None:
-        return (1 + np.arange(count) % call.digits).astype(wanted)
     if array.dtype.kind not in "biuf" and array.dtype != wanted:
         raise TypeError(f"values must be numbers, not {array.dtype}")
     made = np.ascontiguousarray(dtypes.quietly(array.astype, wanted))
-    same = np.asarray(wanted.kind == "f" or made.astype(array.dtype) == array)
+    same = np.asarray(wanted.kind not in "biu" or made.astype(array.dtype) == array)
     if not same.all():
         first = int(np.argmin(same))
         raise ValueError(
             f"values[{first}] is {array[first]}, which {wanted} cannot hold: pass another dtype"
         )
     return made
-
-
-def _bound_of(array: Array, result: np.dtype[Any], acc: np.dtype[Any]) -> float:
-    """How far other orders of additions may be from the right sum, which is rounded at the end."""
-    size = float(np.sum(np.abs(array.astype(np.float64))))
-    rounded = 2.0 ** (1 - exact.precision(result)) * size
-    return bounds.in_any_order(len(array), acc.name, size) + rounded if math.isfinite(size) else 0.0

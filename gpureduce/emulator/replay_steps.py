@@ -36,10 +36,10 @@ _LANE = [
     ("array", "u4"), ("owner", "u4"),
 ]  # fmt: skip
 _HEAD = ["launch", "block", "warp", "kind", "mask", "bytes", "place"]
-_STEP = np.dtype(
-    [*((name, "u4") for name in _HEAD), ("counts", "u4", len(NAMES)), ("lane", _LANE, 32)],
-    align=True,
-)
+_STEP = np.dtype([
+    *((name, "u4") for name in _HEAD), ("counts", "u4", len(NAMES)), ("line", "i4"),
+    ("names", "u8", 2), ("lane", _LANE, 32),
+], align=True)  # fmt: skip
 
 
 class Recording(NamedTuple):
@@ -179,22 +179,22 @@ def end_at_fault(steps: list[Step], arrays: Sequence[Memory], fault: str, file: 
 
 
 def record(
-    strategy: registry.Strategy, arrays: Sequence[Array], wanted: Any, block: int, grid: int,
+    strategy: registry.Strategy, arrays: Sequence[Array], wanted: Any, block: int, grid: int | None,
     schedule: Schedule,
 ) -> Iterator[Recording]:  # fmt: skip
     """Runs a sum of each array and keeps its steps."""
     conversion = dtypes.convert_for(arrays[0].dtype, wanted, strategy.pair)
-    plan = Plan(strategy, conversion, *launch_of(strategy, block, grid or None, None))
+    plan = Plan(strategy, conversion, *launch_of(strategy, block, grid, None))
     for array in arrays:
         kept = list[Any]()
         bits, fault = running_on_device.last_sum(traced, "replay", plan, array, schedule, kept)
         steps, places, memory, launches = kept[0]
         table, sizes = np.frombuffer(steps, _STEP), np.frombuffer(launches, "u4, u4").tolist()
         if len(table) > MOST_STEPS:
+            n = len(array)
             raise ValueError(
-                f"{strategy.name} takes more than {MOST_STEPS:,} steps for n={len(array):,} with "
-                f"blocks of {block}, or never ends: use n={max(len(array) // 8, 1):,}, or fewer "
-                "blocks"
+                f"{strategy.name} takes more than {MOST_STEPS:,} steps for n={n:,} with blocks of "
+                f"{block}, or never ends: use fewer blocks{f', or n={n // 8:,}' * (n > 7)}"
             )
         yield Recording(bits, fault, table, places, memory, sizes)
 
@@ -208,20 +208,19 @@ def read(
     The last result is the first step that passes on a value whose elements are not known.
     """
     shown, tracer, alike = runs[0], Tracer(elements), _alike([run.table for run in runs])
-    by_row = _memories(shown, elements[0].dtype, sums, input_name)
-    index, steps = {row: i for i, row in enumerate(by_row)}, []
+    arrays, steps = _memories(shown, elements[0].dtype, sums, input_name), []
     for i, (launch, block, warp, _, mask, size, _) in enumerate(shown.table[_HEAD].tolist()):
         lanes, (kind, file, line) = tuple(ones(mask)), shown.places[i]
         tables = [run.table["lane"] for run in (runs if i < alike else runs[:1])]
         every = np.stack([table[i, list(lanes)] for table in tables])
         mine, array, more = every[0], None, dict[str, Any]()
-        if lanes and kind in (*ACCESSES, "copy"):
+        if kind in (*ACCESSES, "copy"):
             rows, owner = mine["array"].tolist(), tuple(mine["owner"].tolist())
-            array = by_row[rows[0]]
+            array = arrays[rows[0]]
             offsets = zip(mine["offset"].tolist(), rows, strict=True)
             more = {
-                "array": index[rows[0]], "bytes": size,
-                "offsets": tuple([at + by_row[row].base - array.base for at, row in offsets]),
+                "array": rows[0], "bytes": size,
+                "offsets": tuple([at + arrays[row].base - array.base for at, row in offsets]),
                 "owner": owner if array.space == "shared" and set(owner) != {block} else (),
             }  # fmt: skip
         if kind in ACCESSES or (kind.startswith("__") and kind not in (*BARRIERS, "__syncwarp")):
@@ -238,15 +237,14 @@ def read(
                 threads = [(launch, block, warp, lane) for lane in lanes]
                 more |= tracer.follow(kind, threads, values, results)
         elif kind == "copy":
-            offset, row = mine["value"][0].tolist()
-            more["sources"] = offset, index[row]
+            more["sources"] = tuple(mine["value"][0].tolist())
         counts = zip(NAMES, shown.table["counts"][i].tolist(), strict=True)
         more["counts"] = {name: count for name, count in counts if count}
         steps.append(Step(launch, block, warp, kind, file or "", line, lanes, **more))
-    passed = [one.parts if one.kind != "atomic" else one.result_parts for one in steps]
-    found = [i for i, one in enumerate(steps) if one.kind != "load" and None in passed[i]]
-    unknown = min([*found, alike])
-    return steps, [*by_row.values()], [*tracer.parts], unknown if unknown < len(steps) else None
+    passed = [one.result_parts if one.kind == "atomic" else one.parts for one in steps]
+    unknown = (i for i, one in enumerate(steps)
+               if i >= alike or (one.kind != "load" and None in passed[i]))  # fmt: skip
+    return steps, arrays, [*tracer.parts], next(unknown, None)
 
 
 def _alike(tables: Sequence[Array]) -> int:
@@ -257,14 +255,10 @@ def _alike(tables: Sequence[Array]) -> int:
     return int(np.argmin(np.append(np.all(same, axis=0), False))) if same else 0
 
 
-def _memories(run: Recording, elements: _DType, sums: _DType, input_name: str) -> dict[int, Memory]:
-    """The arrays by row of the recording, with bases that are the same in each run."""
-    used = {*np.unique(run.table["lane"]["array"]).tolist()}
-    found: dict[int, Memory] = {}
-    seen: dict[int, int] = {}
-    for row, (name, launch, is_shared, base, size, address, element) in enumerate(run.arrays):
-        if is_shared and row not in used and f" {name}[" not in run.fault:
-            continue
+def _memories(run: Recording, elements: _DType, sums: _DType, input_name: str) -> list[Memory]:
+    """The arrays, with bases that are the same in each run."""
+    found, seen = list[Memory](), dict[int, int]()
+    for name, launch, is_shared, base, size, address, element in run.arrays:
         own = elements if name == input_name and launch == 0 else sums
         # also vectors and structures of sums, and a sum with its mark
         is_own = element % own.itemsize == 0 and name != "ticket"
@@ -273,7 +267,7 @@ def _memories(run: Recording, elements: _DType, sums: _DType, input_name: str) -
             base += seen.setdefault(address, len(seen)) * _GAP + _GAP // 2 - address
         space, count = "shared" if is_shared else "global", max(size // dtype.itemsize, 1)
         kind = dtype.name, dtype.itemsize
-        found[row] = Memory(name or "shared", space, launch, base, count, *kind)
+        found.append(Memory(name or "shared", space, launch, base, count, *kind))
     return found
 
 

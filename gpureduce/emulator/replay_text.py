@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable
 
 from gpureduce.emulator.replay_steps import BARRIERS, ReplayData, Step
-from gpureduce.text import counted, runs
+from gpureduce.text import counted, plural, ranges
 
 
 def summary(shown: ReplayData) -> str:
@@ -68,9 +69,11 @@ def _received(step: Step) -> str:
     return text
 
 
-def _lanes(lanes: Iterable[int]) -> str:
+def _lanes(lanes: Iterable[int], noun: str = "lane") -> str:
     found = sorted({*lanes})
-    return f"{'lane' if len(found) == 1 else 'lanes'} {_spans(found, 'to')}"
+    if len(found) > 2:
+        return f"{noun}s {ranges(found, ' to ', math.inf)}"
+    return f"{plural(len(found), noun)} {' and '.join(map(str, found))}"
 
 
 def _where(shown: ReplayData, step: Step) -> str:
@@ -78,24 +81,8 @@ def _where(shown: ReplayData, step: Step) -> str:
     each = max(step.bytes // array.element, 1) if step.kind != "copy" else 1
     numbers = [offset // array.element for offset in step.offsets]
     distinct = sorted({number + i for number in numbers for i in range(each)})
-    owners = sorted({*step.owner})
-    far = f" of block{'s' * (len(owners) > 1)} {_spans(owners, 'to')}" if owners else ""
-    return f" {array.name}[{_spans(distinct, '..')}]{far}"
-
-
-def _spans(numbers: Sequence[int], to: str) -> str:
-    """Sorted numbers as spans: "0 to 31", "0, 2, .., 62", "1, 5 and 9"."""
-    first, last, count = numbers[0], numbers[-1], len(numbers)
-    word = f" {to} " if to.isalpha() else to
-    if count == 1:
-        return str(first)
-    if count == 2 and to.isalpha():
-        return f"{first} and {last}"
-    _, step, length = runs(numbers)[0]
-    if length == count and (step == 1 or count > 4):
-        return f"{first}{word}{last}" if step == 1 else f"{first}, {numbers[1]}, .., {last}"
-    shown = ", ".join(map(str, numbers[:4]))
-    return shown if count <= 4 else f"{shown}, .. {last} ({count})"
+    far = f" of {_lanes(step.owner, 'block')}" if step.owner else ""
+    return f" {array.name}[{ranges(distinct, '..', math.inf)}]{far}"
 
 
 def _cost(step: Step) -> str:

@@ -13,7 +13,7 @@ from gpureduce import _emulator_traced, _host
 from gpureduce.core import dtypes
 from gpureduce.core.registry import Strategy
 from gpureduce.emulator import races
-from gpureduce.emulator.race import ATOMIC, ONE_WRITER, Race, SplitBarrier, ranges
+from gpureduce.emulator.race import ATOMIC, ONE_WRITER, Race, SplitBarrier
 from gpureduce.emulator.races import Races
 from gpureduce.errors import CudaError
 from gpureduce.kernels import (
@@ -27,6 +27,7 @@ from gpureduce.kernels import (
 )  # fmt: skip
 from gpureduce.kernels.conditions import Condition, Domain, Try
 from gpureduce.kernels.trials import Case, Failure, Subject
+from gpureduce.text import ranges
 
 Tell = Callable[[str, object], None]
 _ORDERS = ("forward", "random 1")

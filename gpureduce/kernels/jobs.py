@@ -74,11 +74,11 @@ def race(strategy: Strategy, _: Tell, **named: Any) -> Any:
 
 
 def record_all(
-    strategy: Strategy, _: Tell, arrays: list[Any], wanted: Any, block: int, grid: int,
-    schedule: Schedule,
+    strategy: Strategy, _: Tell, arrays: list[Any], wanted: Any, block: int, grid: int | None,
+    schedule: Schedule, by_host: bool,
 ) -> list[Recording]:  # fmt: skip
-    """The steps of a kernel, for each array. The host adds up its block sums."""
-    if not strategy.traits & _host.FINISHES:
+    """The steps of a kernel, for each array. `by_host`: the host adds up its block sums."""
+    if by_host and not strategy.traits & _host.FINISHES:
         strategy = replace(strategy, finishes=("host",))
     found = []
     for one in record(strategy, arrays, wanted, block, grid, Schedule(*schedule)):

@@ -391,7 +391,9 @@ def _text_of(given: str | os.PathLike[str]) -> tuple[str, str | None, str | None
     except ValueError as error:
         raise KernelError(f"{path} cannot be read as a kernel: {error}") from None
     if not re.fullmatch(r"[\w.+-]+", path.name):
-        raise KernelError(f"a kernel's file name may have letters and digits, not {path.name!r}")
+        raise KernelError(
+            f"a kernel's file name may have letters, digits and the signs _.+-, not {path.name!r}"
+        )
     return text, path.name, str(path.resolve().parent)
 
 

@@ -20,23 +20,23 @@ from gpureduce.kernels.verdict import Verdict
 _MOST_N = 4096  # of a failure that is shown
 
 
-def replay(made: Kernel, call: Call) -> Replay:
-    """`gpureduce.replay` of a kernel of a user."""
+def replay(made: Kernel, call: Call, by_host: bool = False) -> Replay:
+    """`gpureduce.replay` of a kernel of a user. `by_host`: the host adds up its block sums."""
     elements = dtypes.named(made.dtypes[0] if call.dtype is None else call.dtype)
-    block = call.block or made.domain.condition.usual_block or BLOCK
-    threads, blocks = launch_sizes(block, call.grid)
+    usual = made.domain.condition.usual_block or BLOCK
+    block, _ = launch_sizes(usual if call.block is None else call.block, call.grid)
     n = made.usual_size(call.n, block, 4) if call.values is None else call.n
 
     def record(arrays: list[Array], wanted: Any, *how: Any) -> list[Recording]:
         made.check_size(arrays[0].size, block)
         shown, *others = made.run(
             "gpureduce.kernels.jobs", "record_all", made.pairs(elements, wanted), arrays, wanted,
-            *how, limits=made.limits.times(len(arrays)), may_be_obsolete=True,
+            *how, by_host, limits=made.limits.times(len(arrays)), may_be_obsolete=True,
         )  # fmt: skip
         fault = shown.fault and faults.readable(trials.told(shown.fault), made.text)
         return [shown._replace(fault=fault), *others]
 
-    call = call._replace(n=n, dtype=elements, block=threads, grid=blocks)
+    call = call._replace(n=n, dtype=elements, block=block)
     name, texts = made.signature.named("in") or "in", {made.file: made.text.splitlines()}
     return build(made.name, call, record, texts, name, made.pair)
 
@@ -50,12 +50,12 @@ def failing(made: Kernel, verdict: Verdict) -> Replay:
         case = failure.case
         order = case.order if case.order != trials.ON_CARD else "lockstep"
         call = Call(case.n, case.dtype, case.block, case.grid or None, order)
-        shown = replay(made, call)
+        shown = replay(made, call, by_host=True)
         if shown.is_right:
             (how,), _, _ = subjects_of(made, [case.dtype])
             strategy = registry.STRATEGIES["sequential"]  # any: the numbers depend on the types
             numbers = trials.subject_of(strategy, *how, made.text).numbers(case)
-            shown = replay(made, call._replace(n=None, values=numbers))
+            shown = replay(made, call._replace(n=None, values=numbers), by_host=True)
     elif verdict.races and verdict.races.races:
         return gpureduce.replay(made, race=verdict.races.races[0])
     else:

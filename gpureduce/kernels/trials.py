@@ -22,10 +22,10 @@ from gpureduce.core.plan import Launch
 from gpureduce.core.registry import Strategy
 from gpureduce.core.schedule import ORDERS
 from gpureduce.emulator import trace
-from gpureduce.emulator.race import ranges
 from gpureduce.errors import CudaError
 from gpureduce.kernels import faults
 from gpureduce.kernels.conditions import Domain
+from gpureduce.text import ranges
 
 BLOCKS = (32, 64, 96, 128, 160, 256, 512, 1024)
 _MORE_BLOCKS = (192, 224, 320, 416, 480, 768, 992)  # with a few sizes each

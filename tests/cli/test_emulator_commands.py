@@ -59,7 +59,7 @@ WRONG = """__global__ void wrong(const int *in, int *out, int n)
 }"""
 
 
-def test_replay(command, tmp_path):
+def test_replay(command, tmp_path, monkeypatch):
     status, out, _ = command("replay", "sequential", "--n", "64", "--block", "32")
     assert status == 0 and out.startswith("sequential: 64 el") and "pass __syncthreads" in out
     status, out, _ = command("replay", "sequential", "--beside", "cascade", "--json")
@@ -71,5 +71,15 @@ def test_replay(command, tmp_path):
                   ["check", tmp_path / "k.cu", "--replay"]):  # fmt: skip
         assert command(*words, page)[0] == (words[0] == "check")
         assert page.read_text().startswith("<!DOCTYPE html>")
-    status, _, err = command("races", "sequential", "--replay", tmp_path / "none.html")
-    assert status == 2 and "no race to show" in err
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    words = ["replay", "sequential", "--n", "64", "--output", page, "--open"]
+    for more in ((), ("--json",)):
+        assert command(*words, *more)[0] == 0
+    assert opened == [page.as_uri()] * 2
+    loop = "while (*(volatile const int *)in >= 0) ;"
+    (tmp_path / "k.cu").write_text(WRONG.replace("{", f"{{ {loop}", 1))
+    status, out, err = command("check", tmp_path / "k.cu", "--replay", tmp_path / "none.html")
+    assert status == 1 and "Right or wrong" in out and "no replay: " in err and "never ends" in err
+    status, out, err = command("races", "sequential", "--replay", tmp_path / "none.html")
+    assert status == 2 and "no race in" in out and "no race to show" in err

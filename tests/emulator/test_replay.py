@@ -2,7 +2,11 @@
 
 import functools
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +14,7 @@ import pytest
 
 import gpureduce
 from gpureduce.core import registry
-from gpureduce.emulator import replay, replay_steps
+from gpureduce.emulator import counts, replay, replay_steps
 
 LADDER = [
     s.name
@@ -44,12 +48,21 @@ TREE = """__global__ void tree(const int *in, int *out, int n)
 }"""
 
 
-@pytest.mark.parametrize("n", [100, 300])
-def test_the_arrays_of_a_users_kernel_begin_at_a_sector(n: int):
+def counters_of(told: gpureduce.Explanation) -> dict[str, int]:
+    """Of all launches."""
+    total = dict.fromkeys(counts.NAMES, 0)
+    for kernel in told.kernels:
+        for counter, count in (kernel.counters | kernel.details).items():
+            total[counter] += count
+    return total
+
+
+@pytest.mark.parametrize("n", [60, 100, 300])
+def test_a_users_kernel_has_the_launches_and_the_sectors_of_explain(n: int):
     made = gpureduce.kernel(TREE)
     shown, told = (f(made, n=n, block=64) for f in (gpureduce.replay, gpureduce.explain))
-    wanted = told.kernels[0].counters
-    assert {name: shown.counters[name] for name in wanted} == wanted
+    assert shown.counters == counters_of(told) and shown.is_right and shown.unknown is None
+    assert shown.launches == (((n + 63) // 64, 64), (1, 64))[: 1 + (n > 64)]
     assert {one.base % 256 for one in shown.arrays} == {0} and "4 sectors" in shown.sentences[0]
 
 
@@ -60,11 +73,7 @@ def test_counters_and_what_the_values_contain(name: str):
     zeros = np.zeros(1003, np.float32)
     counted = gpureduce.replay(name, values=zeros, block=128) if name == "exact" else shown
     told = gpureduce.explain(name, n=1003, block=128, dtype=dtype_of(name), sample=False)
-    total = dict.fromkeys(counted.counters, 0)
-    for kernel in told.kernels:
-        for counter, count in (kernel.counters | kernel.details).items():
-            total[counter] += count
-    assert counted.counters == total
+    assert counted.counters == counters_of(told)
     each_value_is_the_sum_of_the_elements_that_it_is_said_to_contain(name, shown)
     if name in RIGHT and name != "exact":
         the_last_value_contains_every_element_once(shown)
@@ -260,7 +269,7 @@ def test_sentences_tell_who_gets_whose_value():
     shown = gpureduce.replay(gpureduce.kernel(text, finishes=True), 32, block=32)
     said = [one.partition("()")[2] for one in shown.sentences if "__shfl" in one]
     assert said == [
-        ": lanes 0, 1, 2, 4, .. 31 (31) get the value of lane 3.",
+        ": lanes 0 to 2, 4 to 31 get the value of lane 3.",
         ": lane i gets the value of lane i ^ 4.",
         ": lane 1 gets that of lane 5, lane 2 gets that of lane 10, lane 3 gets that of lane 15 "
         "and so on.",
@@ -431,10 +440,12 @@ def test_an_access_behind_an_array_is_named_by_the_array():
 
 @pytest.mark.parametrize(("values", "dtype", "total"), [
     ([0.5, 0.25], "float32", 0.75), (np.array([3, -4], np.int8), "int8", -1),
-    ([2**31 - 1, 1], "int32", -(2**31)),
+    ([2**31 - 1, 1], "int32", -(2**31)), ([0.1, 0.2], "bfloat16", 0.30078125),
 ])  # fmt: skip
 def test_values_keep_their_dtype(values, dtype: str, total: float):
-    shown = gpureduce.replay("cascade", values=values)
+    """Floats are rounded to a dtype that is given."""
+    wanted = dtype if dtype == "bfloat16" else None
+    shown = gpureduce.replay("cascade", values=values, dtype=wanted)
     assert shown.dtype == dtype and shown.is_right and shown.value == total
 
 
@@ -512,6 +523,44 @@ def test_wrong_arguments(how, error: type[Exception], words: str):
     assert gpureduce.replay("sequential", 64).is_right
 
 
+@pytest.mark.parametrize("how", [{"block": 0}, {"block": 33}, {"grid": 0}])
+def test_a_wrong_launch_of_a_users_kernel(how: dict[str, int]):
+    with pytest.raises(ValueError, match=f"{next(iter(how))} must be"):
+        gpureduce.replay(gpureduce.kernel(TREE), 64, **how)
+
+
+@pytest.mark.parametrize(("method", "how", "error", "words"), [
+    ("save", (None,), TypeError, "path must be the name of a file, not None"),
+    ("save", (b"page.html",), TypeError, "path must be the name of a file, not b'page.html'"),
+    ("save", ("nowhere/page.html",), FileNotFoundError, "no folder nowhere"),
+    ("save", ("/dev/full",), OSError, "No space left"),
+    ("frame", (1.5,), TypeError, "step must be a whole number"),
+    ("frame", (41,), ValueError, "step must be from 0 to 40, not 41"),
+    ("film", ("a.gif", 0), ValueError, "seconds from 0.01 to 655"),
+    ("film", ("a.gif", 1e9), ValueError, "seconds from 0.01 to 655"),
+    ("film", ("a.gif", 1, 3), TypeError, r"steps must be a list, such as \[3\]"),
+    ("film", ("a.gif", 1, []), ValueError, "at least one step"),
+])  # fmt: skip
+def test_wrong_arguments_of_methods(method: str, how, error: type[Exception], words: str):
+    with pytest.raises(error, match=words):
+        getattr(gpureduce.replay("sequential", 64), method)(*how)
+
+
+def test_ctrl_c_ends_a_recording():
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            gpureduce.replay("global_tree", 8192, block=256)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert gpureduce.replay("sequential", 64).is_right
+
+
 def test_json_has_the_documented_fields():
     page = (Path(__file__).parents[2] / "docs" / "replay.md").read_text()
     _, of_all, of_steps = page.replace("| field of a step", "| field").split("| field")
@@ -531,8 +580,9 @@ def test_json_has_the_documented_fields():
     (1024, "warp_shfl", 400_000), (4096, "global_tree", 1_000_000),
 ])  # fmt: skip
 def test_a_page_is_one_small_file(n: int, name: str, most: int, tmp_path):
-    gpureduce.replay(name, n, block=256).save(tmp_path / "page.html")
-    text = (tmp_path / "page.html").read_text()
+    page = tmp_path / "漢字 <b>.html"
+    gpureduce.replay(name, n, block=256).save(page)
+    text = page.read_text("utf-8")
     assert len(text) <= most
     assert not re.search(r"https?:|<link|src=|@import|url\(", text)
     shown = gpureduce.replay(name, 64)
@@ -543,6 +593,13 @@ def test_a_page_is_one_small_file(n: int, name: str, most: int, tmp_path):
     with pytest.raises(FileExistsError, match="force=True"):
         shown.save(other)
     shown.save(other, force=True)
+
+
+def test_a_page_is_made_in_any_locale(tmp_path):
+    code = "import gpureduce; gpureduce.replay('redux', 64).save('page.html')"
+    plain = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    subprocess.run([sys.executable, "-c", code], env=os.environ | plain, cwd=tmp_path, check=True)
+    assert "◀ back" in (tmp_path / "page.html").read_text("utf-8")
 
 
 def test_a_page_that_would_be_large_says_what_to_take(tmp_path, monkeypatch):
@@ -583,12 +640,16 @@ __global__ void k(const int *in, int *out, int n)
     assert capfd.readouterr().out.count("hello") == 1
 
 
-def test_an_endless_loop_reaches_the_most_steps():
-    text = """__global__ void k(const int *in, int *out, int n)
-{
-    while (*(volatile const int *)in > 0) ;
+@pytest.mark.parametrize("loop", [
+    "while (*(volatile const int *)in > 0) ;", "for (;;) __threadfence();",
+    "for (;;) __syncthreads();",
+])  # fmt: skip
+def test_an_endless_loop_reaches_the_most_steps(loop: str):
+    text = f"""__global__ void k(const int *in, int *out, int n)
+{{
+    {loop}
     out[0] = 1;
-}"""
+}}"""
     with pytest.raises(ValueError, match=r"16,384 steps for n=64 .*or never ends"):
         gpureduce.replay(gpureduce.kernel(text, finishes=True), 64)
 
@@ -603,7 +664,9 @@ def test_a_frame_and_a_film(tmp_path):
     svg = shown.frame(6)._repr_svg_()
     assert re.fullmatch(r"<picture of 760 x \d+ pixels>", repr(shown.frame(6)))
     of_readme = gpureduce.replay("interleaved_idx", 256).frame(11).svg()
-    assert (Path(__file__).parents[2] / "docs" / "replay.svg").read_text() == of_readme
+    root = Path(__file__).parents[2]
+    assert (root / "docs" / "replay.svg").read_text() == of_readme
+    assert "(docs/replay.svg)](docs/watch.md)" in (root / "README.md").read_text()
     assert shown.sentences[6].partition(",")[0] in svg and svg.count("<rect") > 100
     for state in ("lane 15 of warp 0, executing", "lane 16 of warp 0, masked off",
                   "lane 3 of warp 1, waiting at a barrier"):  # fmt: skip
@@ -613,6 +676,7 @@ def test_a_frame_and_a_film(tmp_path):
     pytest.importorskip("matplotlib")
     image = pytest.importorskip("PIL.Image")
     shown.film(tmp_path / "rung.gif", steps=[0, 3, 6])
+    shown.film("/dev/null", steps=[0])
     with image.open(tmp_path / "rung.gif") as film:
         assert film.n_frames == 3
     with pytest.raises(ValueError, match=r"\.gif"):

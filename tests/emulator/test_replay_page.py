@@ -218,6 +218,17 @@ def test_what_a_value_contains_is_told_in_words(browser: Browser, tmp_path: Path
     ]  # fmt: skip
 
 
+def test_the_text_of_a_kernel_is_no_part_of_the_page(browser: Browser, tmp_path: Path):
+    text = """// </script><script>page.evil = 1</script><img src=x onerror="page.evil = 2">{{DATA}}
+__global__ void k(const int *in, int *out, int n) { out[0] = in[0]; }"""
+    gpureduce.replay(gpureduce.kernel(text), 32).save(tmp_path / "page.html")
+    browser.open(tmp_path / "page.html")
+    shown = browser.run("return document.querySelector('.code').textContent")
+    assert all(line in shown for line in text.splitlines())
+    assert browser.run("return [page.evil, document.images.length]") == [None, 0]
+    assert browser.messages() == [] and browser.requests() == []
+
+
 @pytest.mark.parametrize(("wide", "scheme"), [(390, "light"), (1200, "dark")])
 def test_a_phone_and_the_dark(wide: int, scheme: str, tmp_path: Path):
     gpureduce.replay("warp_shfl", 256).save(tmp_path / "page.html")

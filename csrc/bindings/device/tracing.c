@@ -240,12 +240,10 @@ static PyObject *counts_of_all(gr_recorder *recorder)
                          (unsigned long long)blocks, (unsigned long long)requests);
 }
 
-static PyObject *place_row(const void *recorder, size_t step)
+static PyObject *place_row(const void *steps, size_t i)
 {
-    const char *file;
-    int line;
-    const char *kind = gr_recorded_step(recorder, step, &file, &line);
-    return Py_BuildValue("szi", kind, file, line);
+    const gr_step *step = (const gr_step *)steps + i;
+    return Py_BuildValue("szi", step->name, step->file, step->line);
 }
 
 static PyObject *array_row(const void *arrays, size_t i)
@@ -261,7 +259,7 @@ static PyObject *kept_steps(gr_recorder *recorder)
     gr_kept_steps kept = gr_recorded_replay(recorder);
     return Py_BuildValue("y#NNy#", kept.step_count ? (const char *)kept.steps : "",
                          (Py_ssize_t)(kept.step_count * sizeof *kept.steps),
-                         list_of(kept.step_count, place_row, recorder),
+                         list_of(kept.step_count, place_row, kept.steps),
                          list_of(kept.array_count, array_row, kept.arrays),
                          kept.launch_count ? (const char *)kept.launches : "",
                          (Py_ssize_t)(kept.launch_count * sizeof *kept.launches));

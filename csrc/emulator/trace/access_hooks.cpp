@@ -38,8 +38,6 @@ static void access(Worker *w, const void *address, size_t size, Access to_others
     const void *place = site.at;
     static const char *const verbs[] = {"reads", "writes", "updates"};
     take_turns(w, (uintptr_t)address, place);
-    if (counted(w))
-        settle(w);
     look_now_and_then(w);
     w->vain = 0;
     w->last = {(uintptr_t)address, size, place};

@@ -1,7 +1,6 @@
 /* The results of a recorder: counts by source line and by step, sorted. */
 #ifdef GR_EMULATOR_TRACED
 
-#include "emulator/runtime/fault.h"
 #include "emulator/trace/recorder.h"
 
 #include <algorithm>
@@ -15,7 +14,7 @@
 
 using namespace gr;
 
-static void find_line(const Place &place, const char **file, int *line)
+void gr::find_line(const Place &place, const char **file, int *line)
 {
     *file = nullptr;
     *line = 0;
@@ -106,15 +105,6 @@ int gr_recorded(gr_recorder *recorder)
         recorder->failed = true;
     }
     return !recorder->failed;
-}
-
-const char *gr_recorded_step(const gr_recorder *recorder, size_t number, const char **file,
-                             int *line)
-{
-    static const char *const names[] = {"load", "store", "atomic", "fence", "copy", "end"};
-    const gr_step *step = &recorder->replay->steps[number];
-    find_line(recorder->places[step->place].place, file, line);
-    return step->kind < MEETING ? names[step->kind] : name_wait(step->kind - MEETING);
 }
 
 size_t gr_recorded_lines(const gr_recorder *recorder, const gr_counted_line **lines)

@@ -138,8 +138,7 @@ static Place site(const char *file, int line, Deed deed)
     return {(uintptr_t)file, line, 0, 0, deed};
 }
 
-/* Runs `record`. If it runs out of memory or a replay has too many steps, the recording fails and
- * the launch ends. */
+/* Runs `record`. If it runs out of memory, the recording fails and the launch ends. */
 template <typename Record> static void with_memory(Worker *w, gr_recorder *r, Record record)
 {
     if (r->failed)
@@ -148,10 +147,7 @@ template <typename Record> static void with_memory(Worker *w, gr_recorder *r, Re
         record();
     } catch (const std::bad_alloc &) {
         r->failed = true;
-        if (r->replay)
-            launch_failed(w->launch, cudaErrorLaunchFailure, "no memory for more steps");
-        else
-            launch_failed(w->launch, cudaErrorMemoryAllocation, "");
+        launch_failed(w->launch, cudaErrorMemoryAllocation, "");
     }
 }
 
@@ -163,6 +159,7 @@ void count_access(Worker *w, const void *address, size_t size, Access kind, cons
     gr_recorder *r = w->recorder;
     with_memory(w, r, [&] {
         uintptr_t at = (uintptr_t)address;
+        settle(w);
         for (size_t left = size; left; left -= left < 16 ? left : 16, at += 16) {
             uint8_t part = left < 16 ? (uint8_t)left : 16; /* the most per instruction */
             Place here = {(uintptr_t)place, 0, 0, part, deeds[kind]};
@@ -364,8 +361,14 @@ void run_samples(Launch *launch)
         launch_failed(launch, cudaErrorMemoryAllocation, "");
         return;
     }
-    if (r->replay)
-        with_memory(w, r, [&] { keep_launch(r->replay.get(), launch, w); });
+    if (Replay *replay = r->replay.get())
+        with_memory(w, r, [&] {
+            const dim3 &grid = launch->grid, &block = launch->shape.block;
+            uint32_t number = (uint32_t)replay->launches.size();
+            for (const gr_memory &one : named_memory(launch, w->shape, number))
+                replay->arrays.push_back(one);
+            replay->launches.push_back({grid.x * grid.y * grid.z, block.x * block.y * block.z});
+        });
     for (size_t i = 0; i < r->samples.size() && !is_stopped(launch); ++i) {
         const gr_sample *sample = &r->samples[i];
         uint64_t count = std::min(sample->count, launch->teams - sample->first);

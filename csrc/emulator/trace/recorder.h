@@ -149,6 +149,8 @@ inline Count count_at(gr_recorder *r, unsigned place, const WarpRecord *warp, ui
             r->replay ? r->replay->steps[shown].counts : nullptr};
 }
 
+/* Gets the line of a place, or a null file and 0. */
+void find_line(const Place &place, const char **file, int *line);
 /* Counts a complete warp instruction at the place of that number. */
 void count_instruction(Worker *w, unsigned place, const Warp *warp, const Instruction *instruction);
 
@@ -167,10 +169,9 @@ void count_meeting(Worker *w, Warp *warp, const Meeting *meeting);
 /* The lane has returned from the kernel. */
 void count_end(Worker *w, const Lane *lane);
 
-/* Steps of a replay. keep_step() begins one and returns its number; throws std::bad_alloc. Without
- * a replay, it does nothing. */
+/* Steps of a replay. keep_step() begins one and returns its number. If there are too many, it ends
+ * the running team. Without a replay, it does nothing. */
 uint32_t keep_step(gr_recorder *r, const Warp *warp, uint32_t place, uint32_t lanes);
-void keep_launch(Replay *replay, const Launch *launch, const Worker *w);
 /* Whether a lane's access, which comes now, can be shown as part of a step that other lanes of its
  * warp have made: nothing that has come since depends on it. */
 bool joins(const Replay *replay, uint32_t step, const Lane *lane, uintptr_t address, size_t bytes);

@@ -4,21 +4,13 @@
 #include "emulator/trace/steps.h"
 
 #include <algorithm>
-#include <new>
 
+#include "emulator/runtime/fault.h"
 #include "emulator/runtime/shared_memory.h"
 #include "emulator/trace/recorder.h"
 
 namespace gr
 {
-
-void keep_launch(Replay *replay, const Launch *launch, const Worker *w)
-{
-    const dim3 &grid = launch->grid, &block = launch->shape.block;
-    for (const gr_memory &one : named_memory(launch, w->shape, (uint32_t)replay->launches.size()))
-        replay->arrays.push_back(one);
-    replay->launches.push_back({grid.x * grid.y * grid.z, block.x * block.y * block.z});
-}
 
 /* Names the memory of a lane's access. Memory without a name grows with its accesses. */
 static void find_array(Worker *w, gr_step_lane *lane, uintptr_t address, size_t bytes)
@@ -47,12 +39,12 @@ uint32_t keep_step(gr_recorder *r, const Warp *warp, uint32_t place, uint32_t la
     if (!replay)
         return 0;
     if (replay->steps.size() > GR_MOST_STEPS)
-        throw std::bad_alloc();
+        fault(worker, "more steps than are kept");
     uint32_t launch = (uint32_t)replay->launches.size() - 1;
     uint32_t own = warp->index % warp->block->own.warp_count;
     const Place &at = r->places[place].place;
     replay->steps.push_back(
-        {launch, warp->block->rank, own, at.deed, lanes, at.size, place, {}, {}});
+        {launch, warp->block->rank, own, at.deed, lanes, at.size, place, {}, {}, {}, {}, {}});
     return (uint32_t)replay->steps.size() - 1;
 }
 
@@ -66,7 +58,7 @@ bool joins(const Replay *replay, uint32_t number, const Lane *lane, uintptr_t ad
         bool is_own_warp = step->warp == own->warp && step->block == own->block;
         if (step->kind == COPY || (is_own_warp && step->mask >> lane->index & 1))
             return false;
-        if (step->kind > UPDATE || own->kind > UPDATE || (step->kind == LOAD && own->kind == LOAD))
+        if (step->kind == LOAD && own->kind == LOAD)
             continue;
         /* of its own step, later lanes only: a step's lanes are shown in ascending order */
         uint32_t lanes = step->mask & (step == own ? ~0u << lane->index : ~0u);
@@ -133,20 +125,25 @@ void keep_meeting(gr_recorder *r, uint32_t number, const Warp *warp, const Meeti
 {
     gr_step *step = &r->replay->steps[number];
     for (uint32_t lanes = meeting->arrived; lanes; lanes &= lanes - 1) {
-        int lane = __builtin_ctz(lanes), from = lane;
-        if (meeting->op >= GR_SHUFFLE_INDEX && meeting->op <= GR_SHUFFLE_XOR)
-            from = shuffle_source(meeting->op, lane, warp->argument[lane], warp->width[lane]);
+        int lane = __builtin_ctz(lanes);
+        int from = shuffle_source(meeting->op, lane, warp->argument[lane], warp->width[lane]);
         step->lane[lane].value[0] = warp->value[lane];
-        step->lane[lane].value[1] = (uint64_t)from;
+        step->lane[lane].value[1] = (uint64_t)from; /* of a shuffle */
         step->lane[lane].result = warp->result[lane];
     }
 }
 
 } // namespace gr
 
-extern "C" gr_kept_steps gr_recorded_replay(const gr_recorder *recorder)
+extern "C" gr_kept_steps gr_recorded_replay(gr_recorder *recorder)
 {
-    const gr::Replay *r = recorder->replay.get();
+    static const char *const names[] = {"load", "store", "atomic", "fence", "copy", "end"};
+    gr::Replay *r = recorder->replay.get();
+    for (gr_step &step : r->steps) {
+        gr::find_line(recorder->places[step.place].place, &step.file, &step.line);
+        unsigned waits = step.kind - gr::MEETING;
+        step.name = step.kind < gr::MEETING ? names[step.kind] : gr::name_wait(waits);
+    }
     auto launches = reinterpret_cast<const uint32_t(*)[2]>(r->launches.data());
     return {r->steps.data(), r->arrays.data(), launches,
             r->steps.size(), r->arrays.size(), r->launches.size()};

@@ -26,6 +26,8 @@ typedef struct {
     uint32_t kind, mask, bytes;        /* bytes of a lane's access */
     uint32_t place;                    /* its number in the recorder */
     uint32_t counts[GR_COUNTER_COUNT]; /* added to the counters by this step */
+    int line;
+    const char *name, *file; /* of the operation in CUDA, or of its kind; NULL: not known */
     gr_step_lane lane[32];
 } gr_step;
 
@@ -37,9 +39,6 @@ typedef struct {
     size_t step_count, array_count, launch_count;
 } gr_kept_steps;
 
-gr_kept_steps gr_recorded_replay(const gr_recorder *recorder);
-/* Gets the line of a step. Returns the name of its operation in CUDA, or of its kind. */
-const char *gr_recorded_step(const gr_recorder *recorder, size_t step, const char **file,
-                             int *line);
+gr_kept_steps gr_recorded_replay(gr_recorder *recorder);
 
 GR_C_END
