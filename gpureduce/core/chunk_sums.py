@@ -36,7 +36,7 @@ def of_chunk(
         chunk = chunk.get()  # as CuPy copies to the host
     array = arrays.as_array(chunk)
     n: Any = math.prod(array.shape[i] for i in axes)
-    missing = skips_nan and dtypes.quietly(np.isnan, array)
+    missing: Any = skips_nan and dtypes.quietly(np.isnan, array)
     has_missing = skips_nan and missing.any()
     if has_missing:
         n = n - np.sum(missing, axes, keepdims=True)

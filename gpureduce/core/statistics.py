@@ -44,7 +44,7 @@ class Call:
         self.axes = groups.reduced_axes(axis, self.array.ndim)
         self.mask = groups.checked_mask(where, self.array.shape)
         self.skips_nan = skip_nan and dtypes.is_float(self.array.dtype)
-        missing = self.skips_nan and dtypes.quietly(np.isnan, self.array)
+        missing: Any = self.skips_nan and dtypes.quietly(np.isnan, self.array)
         if self.skips_nan and missing.any():
             self.mask = ~missing if self.mask is None else self.mask & ~missing
         self.shape = groups.shape_of_result(self.array.shape, self.axes, keepdims)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from fractions import Fraction
 
 import ml_dtypes
 import numpy as np
@@ -81,6 +82,23 @@ def test_segments_around_means_of_their_own(columns):
         found = by_segment(x, ids, **how)
         for k in set(ids.tolist()) - ({41} if how else set()):
             agree(found[k], whole(x[ids == k], axis=0, **how))
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of segments with few elements
+@pytest.mark.parametrize("ddof", [0, 0.1, 1, 1 + 2.0**-52])
+def test_many_short_segments(ddof):
+    """Each thread has cells of its own. Tiny and large numbers are added at the end."""
+    rng, count = np.random.default_rng(7), 10_000
+    ids, x = rng.integers(0, count, 5 * count), rng.integers(-4, 5, 5 * count) / 2
+    x[::3] += rng.standard_normal(len(x[::3]))
+    x[::1000], x[1::1000] = 1e-100, 5e-324
+    ids[3::1000], x[2::1000], x[3::1000] = ids[2::1000], 1e100, 3e100
+    found = exact.segment_var(x, ids, num_segments=count, ddof=ddof)
+    for k in {*ids[::1000].tolist(), *ids[2::1000].tolist(), *range(500)}:
+        some = [Fraction(one) for one in x[ids == k].tolist()]
+        n, squares = len(some), sum(one * one for one in some)
+        below = n * max(Fraction(0), n - Fraction(ddof))
+        agree(found[k], np.float64((n * squares - sum(some) ** 2) / below if below else np.nan))
 
 
 def test_infinities_and_nans_stay_in_their_segments():
