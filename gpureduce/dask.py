@@ -28,7 +28,6 @@ from gpureduce.core.summation import sum as _sum
 __all__ = ["cumsum", "mean", "nanmean", "nanstd", "nansum", "nanvar", "norm", "std", "sum", "var"]
 
 _STRATEGIES = ("exact", "cpu", "numpy", "fast")
-_FEW_SUMS = 1 << 13  # of a chunk
 
 Axis = int | tuple[int, ...] | None
 
@@ -81,7 +80,8 @@ def sum(
     result = conversion.result
     is_exact = strategy == "exact" and dtypes.is_exact(result)
     if is_exact and not _are_whole(x, axis):
-        return _exact_sum("sum", x, _partial, axis, result, keepdims, split_every)
+        last = partial(_rounded, result=result)
+        return _tree("sum", x, _partial, last, axis, result, keepdims, split_every)
     part: Any = result if is_exact else dtypes.rounded_later(conversion).result
     strategy = "auto" if part.kind in "iu" else strategy
     part = None if part == dtypes.convert(x.dtype, None).result else part  # in less time
@@ -93,14 +93,17 @@ def sum(
     )  # fmt: skip
 
 
-def _exact_sum(
-    name: str, x: Any, chunk: Any, axis: Axis, result: np.dtype[Any], keepdims: bool,
+def _tree(
+    name: str, x: Any, chunk: Any, last: Any, axis: Axis, result: np.dtype[Any], keepdims: bool,
     split_every: int | dict[int, int] | None,
 ) -> Any:  # fmt: skip
+    """The tree of sums. More than Dask's 4 chunks are added up at once if they have few sums."""
+    sums = math.prod(max(sizes) for i, sizes in enumerate(x.chunks) if i not in _axes(x, axis))
+    at_once = split_every or config.get("split_every", 16 if sums <= 2**13 else 4)
     return da.reduction(
-        x, chunk, partial(_rounded, result=result), axis=axis, keepdims=keepdims, dtype=result,
-        combine=_merged, split_every=_at_once(x, axis, split_every), concatenate=False,
-        meta=_meta(x, axis, keepdims, result), name=f"{name}-exact",
+        x, chunk, last, axis=axis, keepdims=keepdims, dtype=result, combine=_merged,
+        split_every=at_once, meta=_meta(x, axis, keepdims, result), concatenate=False,
+        name=f"{name}-exact",
     )  # fmt: skip
 
 
@@ -186,8 +189,8 @@ def nansum(
     result = dtypes.convert(x.dtype, dtype).result
     if not dtypes.is_float(x.dtype) or not dtypes.is_exact(result):
         return sum(x, axis, dtype, keepdims, split_every)
-    chunk = partial(_partial, skips_nan=True)
-    return _exact_sum("nansum", x, chunk, axis, result, keepdims, split_every)
+    chunk, last = partial(_partial, skips_nan=True), partial(_rounded, result=result)
+    return _tree("nansum", x, chunk, last, axis, result, keepdims, split_every)
 
 
 def nanmean(
@@ -323,11 +326,8 @@ def _statistic(
             how["dtype"] = wanted
         chunk = partial(_made_of, function=name, how=how, sums_of=chunk, finished=last)
         last = _only
-    return da.reduction(
-        x, chunk, last, axis=axis, keepdims=keepdims, dtype=result, combine=_merged,
-        split_every=_at_once(x, axis, split_every), meta=_meta(x, axis, keepdims, result),
-        concatenate=False, name=f"{'nan' * skips_nan}{name}-exact",
-    )  # fmt: skip
+    name = "nan" * skips_nan + name
+    return _tree(name, x, chunk, last, axis, result, keepdims, split_every)
 
 
 def _axes(x: Any, axis: Axis) -> Any:
@@ -339,17 +339,9 @@ def _are_whole(x: Any, axis: Axis) -> bool:
     return all(x.numblocks[i] == 1 for i in _axes(x, axis))
 
 
-def _at_once(x: Any, axis: Axis, split_every: Any) -> Any:
-    """How many chunks are added up at once: more than Dask's 4 if their sums take little memory."""
-    axes = _axes(x, axis)
-    sums = math.prod(max(sizes) for i, sizes in enumerate(x.chunks) if i not in axes)
-    return split_every or config.get("split_every", 16 if sums <= _FEW_SUMS else 4)
-
-
 def _meta(x: Any, axis: Axis, keepdims: bool, result: np.dtype[Any]) -> Any:
     """An array without elements, of the dimensions and the dtype of the sums."""
-    reduced = 0 if keepdims else x.ndim if axis is None else np.size(axis)
-    return np.empty((0,) * (x.ndim - reduced), result)
+    return np.empty((0,) * (x.ndim - (0 if keepdims else len(_axes(x, axis)))), result)
 
 
 # The functions below run on workers. Dask calls them with `axis` as a tuple of numbers from 0 on.
