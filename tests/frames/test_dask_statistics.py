@@ -156,14 +156,14 @@ def test_dasks_own_checks(name, keepdims):
 
 
 @pytest.mark.slow
-def test_dasks_own_tests():
+def test_dasks_own_tests(tmp_path):
     pytest.importorskip("dask.array.tests.test_reductions")
     tests = "reductions_ or names or tree_reduce or 3940 or independence or (nan and object)"
     left_out = "datetime or (x0 and c8)"  # NumPy: (inf + 0j) / 1 is inf + nan j
     subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "dask_shim", "-p", "no:cacheprovider",
          "--pyargs", "dask.array.tests.test_reductions", "-k", f"({tests}) and not ({left_out})"],
-        check=True, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        check=True, cwd=tmp_path, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
     )  # fmt: skip
 
 
