@@ -15,7 +15,6 @@ enum {
     LEAST_LANE_SHARE = 32,     /* .. and of a warp that shares a sum */
     SHARED_RESULTS = 400,      /* most results that blocks share: their words take a megabyte */
     APART_SUMS = 16,           /* results per multiprocessor that are worth a launch */
-    ALL_TERMS_BLOCKS = 16,     /* blocks of exact_terms in turn, if all results are made there */
 };
 
 /* --- sums of any layout ----------------------------------------------------------------------- */
@@ -53,8 +52,7 @@ static void shape_terms(gr_axis_plan *p)
     size_t words = GR_TERMS_SUMS * GR_LEVELS_WORDS;
     p->words = p->level_shares > 1 ? p->sum_count * words : 0;
     p->shared_bytes = words * sizeof(uint64_t) + GR_TERMS_ROOM;
-    p->grid = gr_least(p->sum_count * p->level_shares,
-                       most * (gr_needs_digits(p->request) ? ALL_TERMS_BLOCKS : 2));
+    p->grid = gr_least(p->sum_count * p->level_shares, most * 2);
 }
 
 static void shape_layout(gr_axis_plan *p)

@@ -79,5 +79,5 @@ const char *gr_choose_columns(const gr_axis_plan *plan);
 gr_status gr_shape_rows(gr_axis_plan *plan, gr_error *error);
 gr_status gr_shape_columns(gr_axis_plan *plan, gr_error *error);
 
-/* The same for row_lanes and so many rows. */
+/* Chooses the launch of row_lanes for so many rows. */
 void gr_shape_lanes(gr_axis_plan *plan, size_t rows);

@@ -33,7 +33,7 @@ typedef enum {
 } gr_term;
 
 /* Which elements along the only reduced dimension belong to a group: all of them, those between two
- * adjacent offsets, those of a window, or those from a start to an end. */
+ * adjacent offsets, a window, or the elements from a start to an end. */
 typedef enum { GR_RANGE_ALL, GR_RANGE_OFFSETS, GR_RANGE_WINDOWS, GR_RANGE_PAIRS } gr_range_kind;
 
 /* The groups form a kept dimension, whose step in the mask is 1. With offsets, group k has the

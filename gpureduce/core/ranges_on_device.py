@@ -47,6 +47,12 @@ def _of_ranges(
     return of.library.result(results)
 
 
+def _in_int64(array: Any) -> Any:
+    """A copy without gaps of an array of integers: sums along no axes."""
+    call, how = Arguments("auto", "int64", timing=False), groups.Reduction((), result="device")
+    return axis_on_device.add_gpu(call, strategy_of("auto"), array, how, 0.0).value
+
+
 def _in_order(values: Any, ids: Any, offsets: Any, num_segments: object) -> tuple[Any, Any, Any]:
     """The rows of `values`, segment by segment, the offsets of segments, and the order of the rows.
 
@@ -68,10 +74,7 @@ def _in_order(values: Any, ids: Any, offsets: Any, num_segments: object) -> tupl
     if ids is None:  # a segment sum of no columns only checks the offsets
         none = values.reshape(shape[0], math.prod(shape[1:]))[:, :0]
         segments.segment_sum(none, offsets=offsets, num_segments=size, timing=False)
-        call = Arguments("auto", "int64", timing=False)
-        how = groups.Reduction((), result="device")
-        offsets = axis_on_device.add_gpu(call, strategy_of("auto"), offsets, how, 0.0).value
-        return values, offsets, None
+        return values, _in_int64(offsets), None
     every = axis_on_device.compared(ids, ids == ids)
     counts = segments.segment_sum(every, ids, num_segments=size, timing=False).value
     offsets = running_on_device.cumsum(counts, 0, None, None, False, True)
@@ -116,10 +119,8 @@ def _given(window: tuple[Any, ...], n: int) -> tuple[tuple[int, int, int], Any]:
     count = len(starts)
     mean = float((ends - starts).sum()) / count if count else 0.0  # int32 may overflow in JAX
     usual = min(max(math.ceil(mean), 0), n)
-    call, how = Arguments("auto", "int64", timing=False), groups.Reduction((), result="device")
     pairs = axis_on_device.library_of(starts).stack((starts, ends), 1)
-    whole = axis_on_device.add_gpu(call, strategy_of("auto"), pairs, how, 0.0).value
-    return (_PAIRS, 0, usual), whole
+    return (_PAIRS, 0, usual), _in_int64(pairs)
 
 
 def rolled(

@@ -1,4 +1,4 @@
-"""A plugin of pytest: in Dask's own tests, reductions are those of gpureduce.dask.
+"""A plugin of pytest: gpureduce.dask makes the reductions of Dask's own tests.
 
 Dask's functions still make what gpureduce refuses, objects and dtypes that lose something, and
 store to `out`.

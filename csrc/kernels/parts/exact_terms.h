@@ -87,8 +87,8 @@ template <typename T> struct FineMoments {
     }
 };
 
-/* Makes a group's result by a block from such sums, if these prove it: where float64 numbers have
- * few bits, such as those that were float32, a result is often just between two floats. */
+/* Makes a group's result by a block from such sums, if these prove it: float64 numbers that were
+ * float32 have few bits, and results of such numbers are often just between two floats. */
 DEVICE_FUNCTION bool is_made_finely(void *to, const gr_sums &out, const Terms &terms, size_t begin,
                                     size_t end)
 {
