@@ -9,13 +9,18 @@
 gr_status gr_launch_axis(gr_axis_plan *p, void *partial, uint64_t *words, gr_launched *launched,
                          gr_error *error)
 {
-    gr_sums sums = partial ? (gr_sums){.base = partial, .is_partial = 1} : p->sums;
+    gr_sums sums = p->sums;
+    if (partial)
+        sums = (gr_sums){.base = partial,
+                         .is_partial = 1,
+                         .zeros = p->sums.zeros,
+                         .zero_count = p->sums.zero_count,
+                         .zero_step = p->sum_count * p->shares * p->pieces};
     void *of_columns[] = {&p->matrix, &sums, &p->teams, &p->shares, &p->fold, &p->tail};
     void *of_tiles[] = {&p->matrix, &sums, &p->per_lane, &p->tile_bytes};
     void *of_rows[] = {&p->matrix, &sums, &p->shares};
     void *of_lanes[] = {&p->matrix, &sums, &p->row_team, &p->shares};
-    void *of_layout[] = {&p->layout, &sums,      &p->sum_count, &p->terms,
-                         &p->team,   &p->shares, &partial};
+    void *of_layout[] = {&p->layout, &sums, &p->sum_count, &p->terms, &p->team, &p->shares};
     void *of_levels[] = {&p->layout,       &sums, &p->sum_count, &p->terms, &p->lanes,
                          &p->level_shares, &words};
     void **arguments = p->lanes      ? of_levels
@@ -35,8 +40,11 @@ typedef struct {
     void *partial; /* NULL: there are no shares */
 } scratch;
 
-/* `last`: the launch that adds up unproven sums again, if there may be any. */
-static gr_status allocate(gr_axis_plan *plan, gr_axis_plan *last, scratch *needed, gr_error *error)
+/* `last`: the launch that adds up unproven sums again, if there may be any. `is_next`: the plan's
+ * own launch is the next one. If it leaves partial sums, it also sets the zeros, without a memset.
+ */
+static gr_status allocate(gr_axis_plan *plan, gr_axis_plan *last, bool is_next, scratch *needed,
+                          gr_error *error)
 {
     const gr_groups_request *request = plan->request;
     gr_arena *arena = &needed->arena;
@@ -44,7 +52,8 @@ static gr_status allocate(gr_axis_plan *plan, gr_axis_plan *last, scratch *neede
     bool has_partial = shares > 1 || plan->is_apart;
     gr_arena_take(arena, last ? last->words : plan->words, sizeof(uint64_t));
     size_t marks = gr_arena_take(arena, last ? plan->sum_count / 32 + 2 : 0, sizeof(unsigned));
-    arena->zeroed = arena->bytes;
+    size_t zeroed = arena->bytes;
+    arena->zeroed = has_partial && is_next ? 0 : zeroed;
     size_t partial = gr_arena_take(arena, has_partial ? plan->sum_count * shares : 0,
                                    gr_axis_acc_size(request->acc));
     if (gr_arena_open(arena, request->device, request->stream, error) != GR_OK)
@@ -53,6 +62,8 @@ static gr_status allocate(gr_axis_plan *plan, gr_axis_plan *last, scratch *neede
     if (last) {
         plan->sums.any_unproven = last->sums.any_unproven = (void *)(arena->base + marks);
         plan->sums.unproven = last->sums.unproven = plan->sums.any_unproven + 1;
+        plan->sums.zeros = (void *)arena->base;
+        plan->sums.zero_count = arena->zeroed ? 0 : zeroed / sizeof(unsigned);
     }
     return GR_OK;
 }
@@ -76,7 +87,7 @@ static gr_status add_partial(const gr_groups_request *request, void *to, gr_laun
     gr_axis_plan plan;
     scratch needed = {{0}, NULL};
     if (gr_plan_axis(request, &plan, error) == GR_OK &&
-        allocate(&plan, NULL, &needed, error) == GR_OK)
+        allocate(&plan, NULL, false, &needed, error) == GR_OK)
         launch(&plan, &needed, to, launched, error);
     gr_arena_close(&needed.arena);
     return error->status;
@@ -157,7 +168,7 @@ static gr_status run_whole(const gr_groups_request *request, gr_launched *launch
     bool has_last = gr_acc_is_proven(request->acc) && !plan.lanes && !plan.adds_again;
     if (has_last && gr_plan_levels(&plan, &last, error) != GR_OK)
         goto done;
-    if (allocate(&plan, has_last ? &last : NULL, &needed, error) == GR_OK &&
+    if (allocate(&plan, has_last ? &last : NULL, true, &needed, error) == GR_OK &&
         launch(&plan, &needed, NULL, launched, error) == GR_OK && has_last)
         gr_launch_axis(&last, NULL, (void *)needed.arena.base, launched, error);
 done:
@@ -266,7 +277,7 @@ static gr_status run_long(const gr_groups_request *request, gr_launched *launche
     gr_start_axis_plan(request, &plan);
     plan.shares = 2 * PARTIAL_SUMS;
     if ((has_last && gr_plan_levels(&plan, &last, error) != GR_OK) ||
-        allocate(&plan, has_last ? &last : NULL, &needed, error) != GR_OK)
+        allocate(&plan, has_last ? &last : NULL, false, &needed, error) != GR_OK)
         goto done;
     partial_sums sums = {.now = needed.partial, .bytes = gr_axis_acc_size(request->acc)};
     sums.other = sums.now + PARTIAL_SUMS * sums.bytes;

@@ -94,13 +94,14 @@ static gr_status shape_tiles(gr_axis_plan *p, size_t bytes, size_t most, gr_erro
 void gr_shape_lanes(gr_axis_plan *p, size_t rows)
 {
     size_t full = gr_sms_of(p) * (GR_SM_THREADS / GR_WARP), columns = p->matrix.columns;
+    bool are_shares = p->kernel->load >= GR_LOAD_proven; /* which prove the rounding of their sum */
     bool are_usual = p->matrix.column_step == 1 && p->pieces == 1 && columns > 1;
     p->row_team = columns > ROW_LANES && rows < full ? p->block : GR_WARP;
     if (p->row_team > GR_WARP)
         p->shared_bytes = p->block / GR_WARP * gr_axis_acc_size(p->request->acc);
     if (p->row_team > GR_WARP && !are_usual && rows * p->block < full * GR_WARP)
         p->shares = (unsigned)gr_least(full * GR_WARP / p->block / rows, columns / ROW_LANES);
-    while (!are_usual && p->row_team > 1 && p->row_team <= GR_WARP &&
+    while ((!are_usual || are_shares) && p->row_team > 1 && p->row_team <= GR_WARP &&
            columns <= p->row_team / 2 * LANE_LOADS)
         p->row_team /= 2;
     p->grid = gr_least(gr_ceil_div(rows * p->shares, p->block / p->row_team), gr_sms_of(p) * 64);

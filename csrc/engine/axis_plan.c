@@ -14,7 +14,9 @@ enum {
     LANE_TERMS = 4,            /* the least elements per lane of exact_levels .. */
     LEAST_LANE_SHARE = 32,     /* .. and of a warp that shares a sum */
     SHARED_RESULTS = 400,      /* most results that blocks share: their words take a megabyte */
-    APART_SUMS = 16,           /* results per multiprocessor that are worth a launch */
+    APART_SUMS = 16,           /* results per multiprocessor that are worth a launch .. */
+    APART_ROW = 256,      /* .. if row_group takes more than four lanes for rows of floats .. */
+    APART_NARROW_ROW = 64 /* .. or of 16-bit floats: bytes of a row */
 };
 
 /* --- sums of any layout ----------------------------------------------------------------------- */
@@ -144,9 +146,10 @@ static void decide_on_adding_again(gr_axis_plan *p, gr_axis_form found)
  * launch, one lane of a warp or block would finish each, in the time of some hundred additions. */
 static bool makes_apart(const gr_axis_plan *p)
 {
+    size_t size = gr_load_size(p->kernel->load), row = p->terms * size;
     return p->sums.made.is_made && p->sum_count >= gr_sms_of(p) * APART_SUMS &&
-           (gr_is_kernel(p, "row_warp") || gr_is_kernel(p, "row_group") ||
-            gr_is_kernel(p, "row_block") ||
+           (gr_is_kernel(p, "row_warp") || gr_is_kernel(p, "row_block") ||
+            (gr_is_kernel(p, "row_group") && row > (size == 2 ? APART_NARROW_ROW : APART_ROW)) ||
             (gr_is_kernel(p, "any_layout") && p->team > 1 && p->packed));
 }
 

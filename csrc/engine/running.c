@@ -10,7 +10,9 @@ enum {
     LEAST_WALK = 128, /* elements of such a part */
     FEW_BYTES = 64,   /* tiles whose sums take no more bytes form no groups */
     LOG_BLOCK = 7,    /* log2 of GR_RUNNING_BLOCK */
-    AGAIN_BLOCKS = 4  /* of running_again, per multiprocessor */
+    AGAIN_BLOCKS = 4, /* of running_again, per multiprocessor */
+    FEW_TILES = 256,  /* fewer tiles than these become smaller, so that more blocks share .. */
+    LEAST_ITEMS = 16  /* .. down to so many elements per thread */
 };
 
 static const gr_axis one = {1, 0, 0, 0};
@@ -27,6 +29,9 @@ static gr_running_lines lines_of(const gr_groups_request *request, const gr_axis
     ptrdiff_t size = (ptrdiff_t)gr_axis_element_bytes(request->load);
     size_t bytes = gr_load_size((gr_load)gr_axis_load(request));
     unsigned items = bytes > 4 || request->sums.bytes > 4 ? 32 : 64;
+    uint64_t elements = axis->size * gr_axes_size(kept);
+    while (items > LEAST_ITEMS && elements < (uint64_t)FEW_TILES * GR_RUNNING_BLOCK * items)
+        items /= 2;
     uint64_t in_tile = GR_RUNNING_BLOCK * items;
     const gr_axis *last = kept->count ? &kept->dim[kept->count - 1] : &one;
     gr_axis along = *axis, columns = one;

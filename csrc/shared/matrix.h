@@ -74,10 +74,12 @@ typedef struct {
 /* Where and how sums are stored. The initial number is added to each sum first. */
 typedef struct {
     void *base;
-    int is_partial;      /* these are partial sums of shares: what follows does not apply */
-    gr_load type;        /* type that sums are converted to */
-    unsigned bytes;      /* of a stored sum */
-    int is_native;       /* `type` is the accumulator's type */
+    int is_partial;  /* these are partial sums of shares: only the next line applies */
+    unsigned *zeros; /* words that later launches need as zeros: partial sum k sets .. */
+    uint64_t zero_count, zero_step; /* .. words k, k + zero_step, .. of `zero_count` */
+    gr_load type;                   /* type that sums are converted to */
+    unsigned bytes;                 /* of a stored sum */
+    int is_native;                  /* `type` is the accumulator's type */
     unsigned parts;      /* 2 for complex sums, whose real and imaginary parts alternate; else 1 */
     gr_value initial[2]; /* one per part; float64 for sums that prove their rounding */
     int has_initial;     /* sums that prove their rounding: an initial number is not 0 */

@@ -274,7 +274,7 @@ def _norm(
     return _reduce("norm1" if ord == 1 else "norm2", of, x, dim, keepdim)
 
 
-_FEW, _MANY = 1 << 12, 1 << 19  # most elements of tensors that share a call for their norms
+_FEW, _MANY = 1 << 12, 1 << 20  # most elements of tensors that share a call for their norms
 
 
 def _joined(every: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -288,11 +288,11 @@ def _joined(every: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 def _norms(of: Any, every: Sequence[torch.Tensor], ord: Any = 2, dtype: Any = None) -> Any:
-    """As torch.nn.utils.clip_grad_norm_ calls it. Small tensors of about one size share a call."""
+    """As torch.nn.utils.clip_grad_norm_ calls it. Small tensors share a call."""
     alike: dict[Any, list[int]] = {}
     for i, x in enumerate(every):
         n = x.numel()
-        size = n.bit_length() if n > _FEW else 0
+        size = (n.bit_length() - 1) // 4 if n > _FEW else 0  # at most 16 times as large as another
         shares = 0 < n <= (_MANY if x.is_cuda else _FEW)
         alike.setdefault((x.dtype, x.device, size) if shares else i, []).append(i)
     found: list[Any] = [None] * len(every)

@@ -9,11 +9,10 @@
 #include "parts/layout.h"
 #include "parts/matrix.h"
 
-/* `partial` is where the sums of shares go, or NULL if there is one share. */
 template <typename In, typename Acc>
 __global__ void __launch_bounds__(1024, 1)
     any_layout(const __grid_constant__ gr_layout of, Sums<Acc> out, size_t sums, size_t terms,
-               unsigned team, unsigned shares, Acc *partial)
+               unsigned team, unsigned shares)
 {
     size_t teams = (size_t)gridDim.x * (blockDim.x / team);
     size_t number = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) / team;
@@ -27,9 +26,9 @@ __global__ void __launch_bounds__(1024, 1)
         void *to = static_cast<char *>(out.of.base) + place.out;
         if (team > 1)
             sum = block_sum(sum);
-        if (partial) {
+        if (out.of.is_partial) {
             if (member == 0)
-                partial[number] = sum;
+                put_partial(out.of, number, sum);
             if (team > 1)
                 __syncthreads(); /* the next sum takes the same shared memory */
         } else if (team > 1)

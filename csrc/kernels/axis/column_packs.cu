@@ -14,7 +14,10 @@ template <unsigned flight, typename Sum, typename In, typename Acc>
 __device__ __forceinline__ void add_packs(const Matrix<In> &in, const Sums<Acc> &out, size_t first,
                                           size_t apart)
 {
-    constexpr unsigned width = Pack<In>::count, rows = 1 + (is_short<Acc, Sum> || sizeof(In) == 2);
+    constexpr unsigned width = Pack<In>::count;
+    constexpr unsigned rows = adds_floats<Sum, In>                    ? 8
+                              : is_short<Acc, Sum> || sizeof(In) == 2 ? 2
+                                                                      : 1;
     size_t row_packs = in.of.columns / width, packs = row_packs * in.batches();
     const In *at[flight];
     Columns<In, Acc, Sum> of[flight];
@@ -29,8 +32,11 @@ __device__ __forceinline__ void add_packs(const Matrix<In> &in, const Sums<Acc> 
             if (first + k * apart < packs && row < in.of.rows)
                 pack[i] = of[k].load(at[k] + (int64_t)row * in.of.row_step);
         }
-        for (unsigned i = 0; i < rows * flight; i++)
-            of[i % flight].add(pack[i]);
+        if constexpr (flight == 1)
+            of[0].add(pack);
+        else
+            for (unsigned i = 0; i < rows * flight; i++)
+                of[i % flight].add(pack[i]);
     }
     unsigned again = 0; /* a bit for each pack whose sums need a proof */
     UNROLLED

@@ -15,7 +15,7 @@
 template <typename Sum, typename In, typename Acc>
 __device__ __forceinline__ void add_rows(Matrix<In> in, Sums<Acc> out, size_t r, unsigned lanes)
 {
-    constexpr unsigned flight = 4, ahead = is_proven<Sum> && !Sizes<In>::usable ? 2 : 1; /* packs */
+    constexpr unsigned flight = 4, ahead = is_proven<Sum> && !SizesFor<Acc, In>::usable ? 2 : 1;
     size_t rows = in.rows(), packs = in.of.columns / Pack<In>::count;
     unsigned member = threadIdx.x % lanes, apart = 32 / lanes;
     const In *row[flight];
@@ -27,15 +27,16 @@ __device__ __forceinline__ void add_rows(Matrix<In> in, Sums<Acc> out, size_t r,
         row[k] = in.row(r + k * apart < rows ? r + k * apart : rows - 1);
     }
     for (size_t i = member; i - member < packs; i += ahead * lanes) {
-        Pack<In> pack[ahead * flight];
+        Pack<In> pack[flight][ahead];
+        memset(pack, 0, sizeof pack);
         for (unsigned j = 0; j < ahead * flight; j++) {
             size_t p = i + j % ahead * lanes;
-            memset(&pack[j], 0, sizeof pack[j]);
             if (p < packs)
-                pack[j] = Packed<const In *>::whole(row[j / ahead] + p * Pack<In>::count);
+                pack[j / ahead][j % ahead] =
+                    Packed<const In *>::whole(row[j / ahead] + p * Pack<In>::count);
         }
-        for (unsigned j = 0; j < ahead * flight; j++)
-            add_short<Acc>(sum[j / ahead], sizes, pack[j]);
+        for (unsigned k = 0; k < flight; k++)
+            add_short<Acc>(sum[k], sizes, pack[k]);
     }
     if constexpr (is_short<Acc, Sum>)
         if (!sizes.allow_in_warp((unsigned)in.of.columns))
@@ -51,9 +52,15 @@ __device__ __forceinline__ void add_rows(Matrix<In> in, Sums<Acc> out, size_t r,
     out.put_again_by_warp(again, number, apart, [&](size_t k) { return in.terms_of(k); });
 }
 
+/* Blocks per multiprocessor, at least: moments of floats take twice the registers. */
 template <typename In, typename Acc>
-__global__ void __launch_bounds__(256, is_proven<Acc> ? (sizeof(In) == 8 ? 3 : 4) : 6)
-    row_group(Matrix<In> in, Sums<Acc> out)
+constexpr unsigned blocks = !is_proven<Acc>        ? 6
+                            : adds_floats<Acc, In> ? 2
+                            : sizeof(In) == 8      ? 3
+                                                   : 4;
+
+template <typename In, typename Acc>
+__global__ void __launch_bounds__(256, blocks<In, Acc>) row_group(Matrix<In> in, Sums<Acc> out)
 {
     size_t packs = in.of.columns / Pack<In>::count;
     size_t warps = (size_t)gridDim.x * (blockDim.x / 32);

@@ -40,11 +40,12 @@ __global__ void __launch_bounds__(256, is_proven<Acc> ? 4 : 6)
     /* Sums of longer rows of float32 are rarely exact in float64. */
     constexpr size_t short_row = sizeof(In) == 2 ? 4096 : sizeof(In) == 4 ? 512 : 160;
     bool is_short_row = in.of.columns >= Pack<In>::count && in.of.columns <= short_row;
-    unsigned at_once = is_proven<Acc> && is_short_row ? 4 : 1;
+    constexpr bool may_take_four = is_proven<Acc> && !adds_floats<Acc, In>;
+    unsigned at_once = may_take_four && is_short_row ? 4 : 1;
     size_t warps = (size_t)gridDim.x * (blockDim.x / 32);
     size_t warp = (size_t)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
     for (size_t r = warp * at_once; r < in.rows(); r += warps * at_once) {
-        if constexpr (is_proven<Acc>)
+        if constexpr (may_take_four)
             if (at_once == 4 && add_four<ShortSum<Acc, In>>(in, out, r))
                 continue;
         for (size_t k = r; k < r + at_once && k < in.rows(); k++)

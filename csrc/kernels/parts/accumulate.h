@@ -5,10 +5,7 @@
 #include "common.h"
 #include "exact/proven.h"
 #include "exact/round.h"
-#include "shared/matrix.h"
-
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
+#include "sizes.h"
 
 __device__ __forceinline__ void merge_proven(gr_proven *to, const gr_proven *more)
 {
@@ -48,33 +45,24 @@ template <typename T> struct Proven {
     }
 };
 
-/* Sums of a few floats of at most 24 bits: of x, and of the upper and the lower part of each x^2.
- */
+/* Sums of a few floats of two bytes, and of their squares. */
 struct ShortMoments {
-    double x, high, low;
+    double x, squares;
 
     ShortMoments() = default;
 
-    __device__ __forceinline__ ShortMoments(double first) : x(first), high(0), low(0) {}
+    __device__ __forceinline__ ShortMoments(double first) : x(first), squares(0) {}
 
-    __device__ __forceinline__ void add(double more, bool has_low)
+    __device__ __forceinline__ void add(double more)
     {
-        double square = __dmul_rn(more, more);
         x += more;
-        if (has_low) {
-            int upper = __double2hiint(square), lower = __double2loint(square);
-            double part = __hiloint2double(upper, lower & (int)(~0u << 29));
-            high += part;
-            low += square - part;
-        } else
-            high += square;
+        squares += __dmul_rn(more, more);
     }
 
     __device__ __forceinline__ ShortMoments &operator+=(const ShortMoments &more)
     {
         x += more.x;
-        high += more.high;
-        low += more.low;
+        squares += more.squares;
         return *this;
     }
 };
@@ -83,8 +71,7 @@ __device__ __forceinline__ ShortMoments __shfl_xor_sync(unsigned mask, ShortMome
                                                         int lanes)
 {
     value.x = __shfl_xor_sync(mask, value.x, lanes);
-    value.high = __shfl_xor_sync(mask, value.high, lanes);
-    value.low = __shfl_xor_sync(mask, value.low, lanes);
+    value.squares = __shfl_xor_sync(mask, value.squares, lanes);
     return value;
 }
 
@@ -99,9 +86,8 @@ template <typename T> struct Moments {
     __device__ __forceinline__ Moments(double first) : x(first), products(0.0) {}
 
     __device__ __forceinline__ explicit Moments(const ShortMoments &few)
-        : x(few.x), products(few.high)
+        : x(few.x), products(few.squares)
     {
-        products.of.rest = products.of.bound = few.low;
     }
 
     __device__ __forceinline__ Moments &operator+=(const Moments &more)
@@ -231,9 +217,7 @@ template <typename P>
 __device__ __forceinline__ void add_to(Moments<P> &sum, const ShortMoments &few)
 {
     add_proven(&sum.x.of, few.x);
-    add_proven(&sum.products.of, few.high);
-    sum.products.of.rest += few.low; /* added like an error */
-    sum.products.of.bound += few.low;
+    add_proven(&sum.products.of, few.squares);
 }
 
 template <typename Acc, typename T>
@@ -248,154 +232,17 @@ __device__ __forceinline__ void add_pack_to(Acc &sum, const Pack<T> &pack)
         sum += sum_of<Acc>(pack);
 }
 
-/* The sizes of some elements, which tell whether float64 sums of them are exact.
- *
- * Let each element be a multiple of 2^unit and smaller than 2^top. Then the sum of any 2^k of them
- * is a multiple of 2^unit and smaller than 2^(top + k). It is a float64 if top + k - unit <= 53.
- * inf and nan may count as any size: sums with them are not finite, and are never taken as proven.
- * There is no such test for float64 elements: `usable` is false.
- *
- * With `of_squares`, this also holds for the two parts that ShortMoments has of their squares:
- * these are below 2^(2 top). The upper part of a square has 24 bits, and the lower one what is
- * left. */
-template <typename T, bool of_squares = false> struct Sizes {
-    static constexpr bool usable = std::is_same<T, float>::value;
-    static constexpr unsigned few = 1 << 11; /* sums of up to this number are often exact */
-    float largest = 0;
-    unsigned smallest = ~0u; /* twice the element's bits, minus 1: of a zero, the largest number */
-
-    __device__ __forceinline__ void take(T x)
-    {
-        float value = float(x);
-        unsigned size = __float_as_uint(value) * 2 - 1;
-        largest = fmaxf(largest, fabsf(value));
-        smallest = size < smallest ? size : smallest;
-    }
-
-    __device__ __forceinline__ void take(const Pack<T> &pack)
-    {
-        T element[Pack<T>::count];
-        memcpy(element, &pack, sizeof element);
-        for (unsigned k = 0; k < Pack<T>::count; k++)
-            take(element[k]);
-    }
-
-    __device__ __forceinline__ void take(const Sizes &more)
-    {
-        largest = fmaxf(largest, more.largest);
-        smallest = more.smallest < smallest ? more.smallest : smallest;
-    }
-
-    /* Whether sums of up to `count` elements of all lanes of the warp are exact. */
-    __device__ __forceinline__ bool allow_in_warp(unsigned count)
-    {
-        largest = __uint_as_float(largest_in_warp(__float_as_uint(largest)));
-        smallest = smallest_in_warp(smallest);
-        return allow(count);
-    }
-
-    /* Whether sums of up to `count` elements are exact. */
-    __device__ __forceinline__ bool allow(unsigned count) const
-    {
-        if (count == 1)
-            return true;
-        int k = 32 - __clz(count), top = int(__float_as_uint(largest) >> 23) + 1;
-        int least = int(smallest >> 24); /* the exponent of the smallest; 0: it is subnormal */
-        if (of_squares)
-            return least > 0 && 2 * (top - least) + k + 23 <= 53;
-        return top + k - (least + 1 - 24) <= 53;
-    }
-};
-
-/* The same for floats of two bytes with `fraction` bits of mantissa. Each word has the bits of two
- * elements, without their signs. Squares of elements have one part. */
-template <typename T, int fraction, bool of_squares> struct SizesOfHalves {
-    static constexpr bool usable = true;
-    static constexpr unsigned few = 1 << 16;
-    unsigned largest = 0, smallest = ~0u; /* minus 1: of a zero, the largest number */
-
-    __device__ __forceinline__ void take_two(unsigned word)
-    {
-        word &= 0x7fff7fff;
-        largest = largest_halves(largest, word);
-        smallest = smallest_less_one(word, smallest);
-    }
-
-    __device__ __forceinline__ void take(T x)
-    {
-        unsigned short bits;
-        memcpy(&bits, &x, sizeof bits);
-        take_two(bits); /* the other half is a zero, which changes nothing */
-    }
-
-    __device__ __forceinline__ void take(const Pack<T> &pack)
-    {
-        for (unsigned word : pack.word)
-            take_two(word);
-    }
-
-    __device__ __forceinline__ void take(const SizesOfHalves &more)
-    {
-        largest = largest_halves(largest, more.largest);
-        smallest = ~largest_halves(~smallest, ~more.smallest);
-    }
-
-    __device__ __forceinline__ bool allow_in_warp(unsigned count)
-    {
-        largest = largest_in_warp(larger_half(largest));
-        smallest = ~largest_in_warp(larger_half(~smallest));
-        return allow(count);
-    }
-
-    __device__ __forceinline__ bool allow(unsigned count) const
-    {
-        if (count == 1)
-            return true;
-        int k = 32 - __clz(count), top = int(larger_half(largest) >> fraction) + 1;
-        int least = int((0xffff - larger_half(~smallest)) >> fraction) - fraction;
-        return (of_squares ? 2 * (top - least) : top - least) + k <= 53;
-    }
-
-    static __device__ __forceinline__ unsigned larger_half(unsigned word)
-    {
-        return word >> 16 > word % 0x10000 ? word >> 16 : word % 0x10000;
-    }
-};
-
-template <bool of_squares>
-struct Sizes<__nv_bfloat16, of_squares> : SizesOfHalves<__nv_bfloat16, 7, of_squares> {
-};
-template <> struct Sizes<__half, true> : SizesOfHalves<__half, 10, true> {
-};
-
-template <> struct Sizes<__half, false> {
-    static constexpr bool usable = true;
-    static constexpr unsigned few = GR_SHORT_F16;
-
-    __device__ __forceinline__ void take(__half) {}
-
-    __device__ __forceinline__ void take(const Pack<__half> &) {}
-
-    __device__ __forceinline__ void take(const Sizes &) {}
-
-    __device__ __forceinline__ bool allow_in_warp(unsigned count) const
-    {
-        return allow(count);
-    }
-
-    __device__ __forceinline__ bool allow(unsigned count) const
-    {
-        return count <= few;
-    }
-};
-
 /* The type that adds up a few elements: float64, if Acc proves its rounding and `Sizes` can tell
  * whether float64 sums of them are exact; otherwise Acc. */
+template <typename Acc, typename T> using SizesFor = Sizes<T, is_moments<Acc>>;
 template <typename Acc, typename T>
-using ShortSum = std::conditional_t<!is_proven<Acc> || !Sizes<T>::usable, Acc,
+using ShortSum = std::conditional_t<!is_proven<Acc> || !SizesFor<Acc, T>::usable, Acc,
                                     std::conditional_t<is_moments<Acc>, ShortMoments, double>>;
 template <typename Acc, typename Sum> constexpr bool is_short = is_proven<Acc> && !is_proven<Sum>;
-template <typename Acc, typename T> using SizesFor = Sizes<T, is_moments<Acc>>;
+/* Whether add_floats() adds several elements at once. */
+template <typename Sum, typename T>
+constexpr bool adds_floats = (std::is_same<Sum, type_moments>::value &&
+                              std::is_same<T, float>::value);
 
 /* Adds an element to a sum. `sizes` tell in the end whether a short sum is exact. */
 template <typename Acc, typename Sum, typename T>
@@ -404,7 +251,7 @@ __device__ __forceinline__ void add_short(Sum &sum, T x)
     if constexpr (!is_short<Acc, Sum>)
         add_to(sum, x);
     else if constexpr (is_moments<Acc>)
-        sum.add(double(float(x)), sizeof(T) > 2);
+        sum.add(double(float(x)));
     else
         sum += double(float(x));
 }
@@ -448,6 +295,60 @@ __device__ __forceinline__ void each_in_turn(const T (&values)[count], Use use)
     }
 }
 
+/* A float64 sum of a few numbers that begins at `start`, a number larger than any sum of them. Then
+ * the error of each addition is a float64, and `rest` is the sum of the errors. */
+struct SumFromStart {
+    double start, sum = start, rest = 0;
+    unsigned any = 0; /* the bits of the errors: 0 if there was no error */
+
+    __device__ __forceinline__ void add(double x)
+    {
+        took(sum + x, x, 1);
+    }
+
+    __device__ __forceinline__ void add_square(double x)
+    {
+        took(__fma_rn(x, x, sum), x, x);
+    }
+
+    __device__ __forceinline__ void took(double next, double x, double y)
+    {
+        double error = __fma_rn(x, y, sum - next);
+        any |= (unsigned)(__double2hiint(error) | __double2loint(error));
+        rest += error;
+        sum = next;
+    }
+
+    /* Adds the sum to another one. An error is at most 2^-53 of `start`. */
+    __device__ __forceinline__ void put_into(gr_proven *to, unsigned count) const
+    {
+        add_proven(to, sum - start);
+        to->rest += rest;
+        to->bound += any ? start * (count * 0x1p-53) : 0;
+    }
+};
+
+/* Adds a few floats, and their squares. */
+template <unsigned count>
+__device__ __forceinline__ void add_floats(Moments<gr_proven> &sum, const float (&x)[count])
+{
+    constexpr int log_count = count <= 1 ? 0 : count <= 2 ? 1 : count <= 4 ? 2 : count <= 8 ? 3 : 4;
+    static_assert(count <= 1u << log_count, "the sums are less than the starts");
+    float largest = 0;
+    for (unsigned k = 0; k < count; k++)
+        largest = fmaxf(largest, fabsf(x[k]));
+    int top = (int)(__float_as_uint(largest) >> 23) - 126; /* all are less than 2^top */
+    int of_x = 1023 + top + log_count + 1, of_squares = 1023 + 2 * top + log_count;
+    SumFromStart elements = {__hiloint2double(of_x << 20 | 1 << 19, 0)};
+    SumFromStart squares = {__hiloint2double(of_squares << 20, 0)};
+    for (unsigned k = 0; k < count; k++) {
+        elements.add(double(x[k]));
+        squares.add_square(double(x[k]));
+    }
+    elements.put_into(&sum.x.of, count);
+    squares.put_into(&sum.products.of, count);
+}
+
 /* Adds `count` packs or elements of type T. If their own sum is exact in float64, a sum that proves
  * its rounding adds this one number with its error, instead of each element. */
 template <typename T, typename Acc, typename Piece, unsigned count>
@@ -455,7 +356,11 @@ __device__ __forceinline__ void add_pieces_to(Acc &sum, const Piece (&piece)[cou
 {
     using Short = ShortSum<Acc, T>;
     SizesFor<Acc, T> sizes;
-    if constexpr (is_short<Acc, Short>) {
+    if constexpr (adds_floats<Acc, T>) {
+        float element[count * (sizeof(Piece) / sizeof(T))];
+        memcpy(element, piece, sizeof element);
+        add_floats(sum, element);
+    } else if constexpr (is_short<Acc, Short>) {
         Short total = 0;
         UNROLLED
         for (unsigned k = 0; k < count; k++)
@@ -472,6 +377,18 @@ template <typename Acc, typename T, unsigned count>
 __device__ __forceinline__ void add_packs_to(Acc &sum, const Pack<T> (&pack)[count])
 {
     add_pieces_to<T>(sum, pack);
+}
+
+/* Adds packs to a sum that may be short. */
+template <typename Acc, typename Sum, typename T, bool of_squares, unsigned count>
+__device__ __forceinline__ void add_short(Sum &sum, Sizes<T, of_squares> &sizes,
+                                          const Pack<T> (&pack)[count])
+{
+    if constexpr (adds_floats<Sum, T>)
+        add_pieces_to<T>(sum, pack);
+    else
+        for (unsigned k = 0; k < count; k++)
+            add_short<Acc>(sum, sizes, pack[k]);
 }
 
 /* Adds up each of four sums over groups of `lanes` lanes. In groups of at least four lanes, pairs

@@ -46,7 +46,15 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
     template <unsigned rows> __device__ __forceinline__ void add(const Pack<unsigned> (&pack)[rows])
     {
         using Short = ShortSum<Acc, In>;
-        if constexpr (is_short<Acc, Short> && !is_short<Acc, Sum>) {
+        if constexpr (adds_floats<Sum, In>) {
+            In element[rows][width], column[rows];
+            memcpy(element, pack, sizeof element);
+            for (unsigned j = 0; j < width; j++) {
+                for (unsigned k = 0; k < rows; k++)
+                    column[k] = element[k][j];
+                add_floats(sum[j], column);
+            }
+        } else if constexpr (is_short<Acc, Short> && !is_short<Acc, Sum>) {
             Columns<In, Acc, Short> total;
             UNROLLED
             for (unsigned k = 0; k < rows; k++)

@@ -63,7 +63,8 @@ struct Turn {
     unsigned member, step;
 };
 
-/* Calls use(x, y) for a thread's elements of two arrays without gaps, of equal alignment. */
+/* Calls use(x, y) for a thread's elements of two arrays without gaps, of equal alignment: also with
+ * arrays of several elements, the last of which may be zeros. */
 template <typename T, typename Use>
 __device__ __forceinline__ void each_pack(const T *x, const T *y, const Turn &turn, Use use)
 {
@@ -84,9 +85,7 @@ __device__ __forceinline__ void each_pack(const T *x, const T *y, const Turn &tu
         }
         memcpy(one, packs, sizeof one);
         memcpy(other, others, sizeof other);
-        for (unsigned k = 0; k < flight * width; k++)
-            if (i + k / width * turn.step < of_x.packs)
-                use(one[k], other[k]);
+        use(one, other);
     }
 }
 
@@ -104,9 +103,10 @@ __device__ __forceinline__ void each_strided(const gr_layout &of, const Place &f
     if (has_factors)
         y_at = reinterpret_cast<const char *>(of.mask) + first.mask;
     bool are_packs = x_step == sizeof(T) && y_step == sizeof(T) && turn.step > Pack<T>::count;
-    if (by_packs && are_packs && ((uintptr_t)x_at - (uintptr_t)y_at) % 16 == 0)
-        return each_pack(reinterpret_cast<const T *>(x_at), reinterpret_cast<const T *>(y_at), turn,
-                         use);
+    if constexpr (by_packs)
+        if (are_packs && ((uintptr_t)x_at - (uintptr_t)y_at) % 16 == 0)
+            return each_pack(reinterpret_cast<const T *>(x_at), reinterpret_cast<const T *>(y_at),
+                             turn, use);
     MOSTLY_ONCE
     for (size_t i = turn.begin + turn.member; i < turn.end; i += flight * turn.step) {
         T x[flight], y[flight];
@@ -144,23 +144,37 @@ __device__ __forceinline__ void each_wide(const gr_layout &of, const Place &firs
     }
 }
 
-/* Adds a term of the elements x and y. */
-template <typename Acc, typename T>
-__device__ __forceinline__ void add_term(Acc &sum, gr_term term, T x, T y)
-{
-    if constexpr (!is_moments<Acc>) {
-        add_to(sum, term == GR_TERM_MAGNITUDE ? fabs(double(x)) : double(x));
-    } else if (term < GR_TERM_PRODUCT) {
-        add_to(sum, x);
-    } else {
-        if constexpr (sizeof(T) == 8)
-            add_product(sum.products, x, y);
-        else /* no bit of the product is lost */
-            add_proven(&sum.products.of, __dmul_rn(double(float(x)), double(float(y))));
-        if (term == GR_TERM_WEIGHTED)
-            add_to(sum.x, y);
+/* Adds terms of elements x and y. */
+template <typename Acc> struct AddTerms {
+    Acc &sum;
+    gr_term term;
+
+    template <typename T> __device__ __forceinline__ void operator()(T x, T y) const
+    {
+        if constexpr (!is_moments<Acc>) {
+            add_to(sum, term == GR_TERM_MAGNITUDE ? fabs(double(x)) : double(x));
+        } else if (term < GR_TERM_PRODUCT) {
+            add_to(sum, x);
+        } else {
+            if constexpr (sizeof(T) == 8)
+                add_product(sum.products, x, y);
+            else /* no bit of the product is lost */
+                add_proven(&sum.products.of, __dmul_rn(double(float(x)), double(float(y))));
+            if (term == GR_TERM_WEIGHTED)
+                add_to(sum.x, y);
+        }
     }
-}
+
+    template <typename T, unsigned count>
+    __device__ __forceinline__ void operator()(const T (&x)[count], const T (&y)[count]) const
+    {
+        if constexpr (adds_floats<Acc, T>)
+            if (term < GR_TERM_PRODUCT)
+                return add_floats(sum, x);
+        for (unsigned k = 0; k < count; k++)
+            (*this)(x[k], y[k]);
+    }
+};
 
 /* Adds a wide integer, and, if the sum has products, its square. */
 template <typename Acc> __device__ __forceinline__ void add_wide(Acc &sum, double low, double high)
@@ -212,7 +226,7 @@ __device__ __forceinline__ void add_elements(Acc &sum, const gr_layout &of, cons
         if (gr_is_wide_integer(of.load))
             each_wide(of, first, turn, [&](double a, double b) { add_wide(sum, a, b); });
         else
-            each_term<true>(of, first, turn, [&](auto x, auto y) { add_term(sum, of.term, x, y); });
+            each_term<true>(of, first, turn, AddTerms<Acc>{sum, of.term});
     } else {
         for (size_t i = turn.begin + turn.member; i < turn.end; i += turn.step) {
             Place at(of.dim + of.kept, of.reduced, i);

@@ -186,6 +186,21 @@ __device__ __forceinline__ bool store_proven(void *to, const gr_sums &of, size_t
     return is_done;
 }
 
+DEVICE_FUNCTION void put_zeros(unsigned *at, size_t first, size_t step, size_t end)
+{
+    for (size_t i = first; i < end; i += step)
+        at[i] = 0;
+}
+
+/* Stores a partial sum, and its part of the zeros that later launches need. */
+template <typename Acc>
+__device__ __forceinline__ void put_partial(const gr_sums &of, size_t k, const Acc &sum)
+{
+    static_cast<Acc *>(of.base)[k] = sum;
+    if (k < of.zero_count)
+        put_zeros(of.zeros, k, of.zero_step, of.zero_count);
+}
+
 /* Leaves sum k to a later launch, which adds up the sums that are not proven. */
 __device__ __forceinline__ void mark_unproven(const gr_sums &of, size_t k)
 {
@@ -248,7 +263,7 @@ template <typename Acc> struct Sums {
     __device__ __forceinline__ bool is_put(void *to, size_t k, Acc sum) const
     {
         if (of.is_partial) {
-            static_cast<Acc *>(of.base)[k] = sum;
+            put_partial(of, k, sum);
         } else if constexpr (adds_again<Acc, Terms>) {
             if (!store_proven(to, of, k, sum)) {
                 if (!of.unproven)

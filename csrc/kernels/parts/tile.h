@@ -39,6 +39,14 @@ __device__ __forceinline__ void add_tile_row(Sum &sum, Sizes<In, of_squares> &si
             }
             return;
         }
+    if constexpr (adds_floats<Sum, In>)
+        for (; end - begin >= 8 * sizeof(In); begin += 8 * sizeof(In)) {
+            In element[8];
+            for (unsigned k = 0; k < 8; k++)
+                element[k] =
+                    *reinterpret_cast<const In *>(tile + tile_offset<In>(begin + k * sizeof(In)));
+            add_floats(sum, element);
+        }
     for (unsigned b = begin; b < end; b += sizeof(In))
         add_short<Acc>(sum, sizes, *reinterpret_cast<const In *>(tile + tile_offset<In>(b)));
 }

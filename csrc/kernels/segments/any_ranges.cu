@@ -34,11 +34,10 @@ __device__ __forceinline__ Acc sum_of_range(const gr_layout &of, const Place &fi
     return sum;
 }
 
-/* `partial` is where the sums of shares go, or NULL if there is one share. */
 template <typename In, typename Acc>
 __global__ void __launch_bounds__(256, 3)
     any_ranges(const __grid_constant__ gr_layout of, Sums<Acc> out, size_t sums, size_t terms,
-               unsigned team, unsigned shares, Acc *partial)
+               unsigned team, unsigned shares)
 {
     size_t teams = (size_t)gridDim.x * (blockDim.x / team);
     size_t number = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) / team;
@@ -51,8 +50,8 @@ __global__ void __launch_bounds__(256, 3)
             {mine.at(share, shares), mine.at(share + 1, shares), (unsigned)member, team});
         if (team > 1)
             sum = block_sum(sum);
-        if (member == 0 && partial)
-            partial[number] = sum;
+        if (member == 0 && out.of.is_partial)
+            put_partial(out.of, number, sum);
         else if (member == 0)
             finish_sum(static_cast<char *>(out.of.base) + place.out, out.of, k, sum);
         if (team > 1)
