@@ -56,11 +56,14 @@ class Parts:
             self.terms + other.terms,
         )  # fmt: skip
 
-    def is_sum(self, number: Any, dtype: np.dtype[Any]) -> bool:
-        """Whether a number is the sum: modulo its width, or within the error bound of floats."""
+    def is_sum(self, number: Any, dtype: np.dtype[Any], each: float = 0) -> bool:
+        """Whether a number is the sum: modulo its width, or within the error bound of floats.
+
+        `each`: the most by which each element may have been rounded before.
+        """
         if dtype.kind in "iub":
             return bool((number - self.total) % 2 ** (8 * dtype.itemsize) == 0)
-        bound = self.terms * 2.0 ** (1 - exact.precision(dtype)) * self.size
+        bound = self.terms * (2.0 ** (1 - exact.precision(dtype)) * self.size + each)
         is_same = number == self.total or (number != number and self.total != self.total)
         return is_same or abs(number - self.total) <= bound
 
@@ -126,7 +129,8 @@ class Tracer:
     each set of elements that a value contains.
     """
 
-    def __init__(self, elements: Sequence[Array]) -> None:
+    def __init__(self, elements: Sequence[Array], each: float) -> None:
+        self.each = each  # as in Parts.is_sum
         self.known = {0: NOTHING}  # by code: the elements, and what was stored or given to others
         self.got: defaultdict[_Lane, list[int]] = defaultdict(list)  # the codes that a lane has got
         self.passed: defaultdict[_Lane, set[int]] = defaultdict(lambda: {0})  # and passed on
@@ -195,7 +199,11 @@ class Tracer:
             number = word.number - base.total
             parts = Parts(0, 0, what, number, abs(number), 1)
         total = parts if parts is None or base is NOTHING else base + parts
-        return total if total is not None and total.is_sum(word.number, self.dtype) else None
+        return (
+            total
+            if total is not None and total.is_sum(word.number, self.dtype, self.each)
+            else None
+        )
 
     def _added_up(self, lane: _Lane, code: int) -> Parts | None:
         if code in self.known:

