@@ -139,13 +139,13 @@ class Tracer:
             self.known[word.code] = Parts(1 << i, 0, "", word.number, abs(word.number), 1)
 
     def follow(
-        self, kind: str, lanes: Sequence[_Lane], values: Array, results: Array
+        self, kind: str, lanes: Sequence[_Lane], values: Array, results: Array, what: str = BEFORE
     ) -> dict[str, tuple[int | None, ...]]:
         """What the values and the results of a step contain, by lane: numbers of `parts`.
 
-        Both are numbers by run, lane and word.
+        Both are numbers by run, lane and word. `what` is loaded if that is no element.
         """
-        self.dtype = values.dtype
+        self.dtype, self.what = values.dtype, what
         first, second = list[Parts | None](), list[Parts | None]()
         is_exchange = kind.startswith("__shfl") or kind == "__reduce_add_sync"
         before, after = _words(values), _words(results)
@@ -169,7 +169,7 @@ class Tracer:
 
     def _get(self, lane: _Lane | None, word: _Word) -> Parts | None:
         """The parts of a value that is in memory, or that a lane gets from there or another one."""
-        parts = self._checked(self.known.get(word.code), word, BEFORE)
+        parts = self._checked(self.known.get(word.code), word, self.what)
         if lane and word.code and parts is not None:
             self.known.setdefault(word.code, parts)
             self.got[lane].append(word.code)

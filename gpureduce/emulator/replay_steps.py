@@ -17,7 +17,7 @@ from gpureduce.core.groups import Segments
 from gpureduce.core.plan import Plan, launch_of
 from gpureduce.core.schedule import Schedule
 from gpureduce.emulator.counts import NAMES
-from gpureduce.emulator.provenance import Parts, Tracer
+from gpureduce.emulator.provenance import BEFORE, Parts, Tracer
 from gpureduce.text import ones
 
 MOST_STEPS = traced.recorder_limits()[2]
@@ -228,6 +228,7 @@ def read(
     """
     shown, tracer, alike = runs[0], Tracer(elements, each), _alike([run.table for run in runs])
     arrays, steps = _memories(shown, sums, types), []
+    masks = ["__ballot_sync", "__match_any_sync", *["__shfl_sync"] * ("key" in types)]  # and keys
     for i, (launch, block, warp, _, mask, size, _) in enumerate(shown.table[_HEAD].tolist()):
         lanes, (kind, file, line) = tuple(ones(mask)), shown.places[i]
         tables = [run.table["lane"] for run in (runs if i < alike else runs[:1])]
@@ -243,7 +244,7 @@ def read(
                 "owner": owner if array.space == "shared" and set(owner) != {block} else (),
             }  # fmt: skip
         if kind in ACCESSES or (kind.startswith("__") and kind not in (*BARRIERS, "__syncwarp")):
-            dtype = np.dtype("u4") if kind in ("__ballot_sync", "__match_any_sync") else sums
+            dtype = np.dtype("u4") if kind in masks else sums
             if array:  # its dtype, unless the access has another size
                 dtype = _dtype(array.dtype) if size % array.element == 0 else _bits_of(size)
             values, results = (_words(every[name], size, dtype) for name in ("value", "result"))
@@ -256,7 +257,9 @@ def read(
                 more["sources"] = tuple(mine["value"][:, 1].tolist())
             if i < alike:
                 threads = [(launch, block, warp, lane) for lane in lanes]
-                more |= tracer.follow(kind, threads, values, results)
+                is_key = array is not None and array.name == "key" and "key" in types
+                what = "a segment id" if is_key else BEFORE
+                more |= tracer.follow(kind, threads, values, results, what)
         elif kind == "copy":
             more["sources"] = tuple(mine["value"][0].tolist())
         counts = zip(NAMES, shown.table["counts"][i].tolist(), strict=True)
