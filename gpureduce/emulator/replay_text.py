@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from gpureduce.emulator.replay_steps import BARRIERS, ReplayData, Step
-from gpureduce.text import counted, plural, ranges
+from gpureduce.text import counted, ones, plural, ranges
 
 
 def summary(shown: ReplayData) -> str:
@@ -55,6 +55,9 @@ def sentence(shown: ReplayData, step: Step) -> str:
 
 def _received(step: Step) -> str:
     """Who gets whose value in a shuffle."""
+    if step.kind == "__ballot_sync":
+        holds = [*ones(step.results[0])]
+        return f": the condition holds for {_lanes(holds) if holds else 'no lane'}"
     pairs = [*zip(step.lanes, step.sources, strict=False)]
     got = [(lane, source) for lane, source in pairs if lane != source and source in step.lanes]
     absent = [(lane, source) for lane, source in pairs if source not in step.lanes]

@@ -298,6 +298,11 @@ def test_what_a_wrong_sum_contains(text: str, repeated: list[tuple[int, int, int
         "values of lanes 16 to 31.",
         "Line 23: lane 0 writes shared[0], no conflict.",
     ]),
+    ("key_warp", {"n": 40}, [
+        "Line 16: lanes 0 to 31 of warp 1 exchange values by __ballot_sync(): the condition holds "
+        "for lanes 0 to 7.",
+        "Line 20: lanes 0 to 31 of warp 0 exchange values by __shfl_sync(): lanes 1 to 31 get the "
+        "value of lane 0."]),
     ("atomic_thread", {"n": 64}, [
         "Line 14: lanes 0 to 31 of warp 0 update out[0], one after another."]),
     ("vector_load", {"n": 256, "dtype": "float64"}, [

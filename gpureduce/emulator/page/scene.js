@@ -108,7 +108,8 @@ function drawLanes(scene, model, block, only) {
       const ring = { runs: "ink", waits: "barrier", off: "diverged" }[status];
       scene.value(x, y, CELL, height, status === "new" ? null : held,
         { alpha, ring, role: "lane", status, lane, warp, title });
-      if (status === "ended") scene.line(x + 2, y + height - 3, x + CELL - 4, y + 2, "faint");
+      const ends = status === "ended" || (status === "runs" && model.step.kind === "end");
+      if (ends) scene.line(x + 2, y + height - 3, x + CELL - 4, y + 2, "faint");
       places.set(`${warp}.${lane}`, { x: x + CELL / 2, y: y + height });
     }
     scene.y += height + (only === null ? 1 : 2) + arcs;
@@ -198,9 +199,7 @@ function wordsOf(model, launch, block) {
         if (word.element === null && (!isShared || word.owner === block) && !found.has(word.key))
           found.set(word.key, { ...word, name: array.name, index: Math.floor((word.byte - array.base) / array.element) });
     }
-    const words = [...found.values()].sort((a, b) => a.byte - b.byte);
-    words.forEach((word, i) => found.set(word.key, i));
-    model.used.set(name, Object.assign(words, { places: found }));
+    model.used.set(name, [...found.values()].sort((a, b) => a.byte - b.byte));
   }
   return model.used.get(name);
 }
@@ -306,9 +305,9 @@ function hueOf(scene, element) {
 
 /* The words of other global arrays that were read or written. */
 function drawResults(scene, model) {
-  const now = touched(model), words = wordsOf(model), at = [...now.keys()].find((key) => words.places.has(key));
-  const first = Math.max(Math.min((words.places.get(at) ?? 0) - 8, words.length - 24), 0);
-  const shown = words.slice(first, first + 24).filter((word) => model.memory.has(word.key));
+  const now = touched(model), words = wordsOf(model).filter((word) => model.memory.has(word.key));
+  const at = words.findIndex((word) => now.has(word.key)), first = Math.max(Math.min(at - 8, words.length - 24), 0);
+  const shown = words.slice(first, first + 24);
   if (!shown.length) return;
   scene.heading("Sums in global memory", words.length > 24 ? `${words.length} words` : "");
   const wide = (LANES * CELL) / 12;
@@ -329,7 +328,7 @@ function drawContents(scene, model, held) {
   const value = Array.isArray(held.value) ? held.value.join(", ") : held.value;
   scene.heading(`${held.name}: ${value}`, "");
   scene.y += 8;
-  scene.text(LEFT, scene.y, part ? part.text : "not a plain sum of elements, or not known of which", { fill: "faint", role: "contents" });
+  scene.text(LEFT, scene.y, part ? part.text : held.lanes ?? "not a plain sum of elements, or not known of which", { fill: "faint", role: "contents" });
   scene.y += 4;
   if (!part) return;
   const count = Math.min(model.data.n, wide), each = wide / count;
