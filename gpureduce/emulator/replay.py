@@ -32,15 +32,7 @@ from gpureduce.emulator.explain_text import wavefront_table
 from gpureduce.emulator.picture import Picture, film
 from gpureduce.emulator.race import Race
 from gpureduce.emulator.races import named_schedule, value_of
-from gpureduce.emulator.replay_steps import (
-    KEY_TYPES,
-    KINDS,
-    MOST_N,
-    TYPES,
-    Recording,
-    ReplayData,
-    end_at_fault,
-)
+from gpureduce.emulator.replay_steps import KINDS, MOST_N, Recording, ReplayData, end_at_fault
 from gpureduce.text import plain
 from gpureduce.version import VERSION
 
@@ -99,9 +91,9 @@ class Replay(ReplayData):
     def _repr_html_(self) -> str:
         page = html.escape(self.page())
         style = "width:100%;height:780px;border:1px solid #8884;border-radius:6px"
-        instead = f"Trust this notebook, or run it, to watch {self!r}."  # where frames are removed
         frame = f'<iframe srcdoc="{page}" style="{style}" title="{self.strategy}">'
-        return f"{frame}{html.escape(instead)}</iframe>"
+        # where frames are removed, this is left
+        return f"{frame}Trust this notebook, or run it, to watch the {repr(self)[1:-1]}.</iframe>"
 
     def as_dict(self) -> dict[str, Any]:
         """The data behind the page; docs/replay.md describes it."""
@@ -363,8 +355,8 @@ def build(
     if sums.itemsize == conversion.result.itemsize:  # signed
         sums = conversion.result
     name, order = named_schedule(call.schedule)
-    types = {**TYPES, input_name: array.dtype.name}
-    types |= KEY_TYPES if call.segments else {}
+    types = {**replay_steps.TYPES, input_name: array.dtype.name}
+    types |= replay_steps.KEY_TYPES if call.segments else {}
     is_fixed = kernel == "key_fixed"  # elements are rounded to 2^-32; sums in float32 fit its words
     coded, each = (np.dtype("f4"), 2.0**-33) if is_fixed else (sums, 0.0)
     elements = [array, *provenance.codes(len(array), array.dtype, coded)]
@@ -374,21 +366,21 @@ def build(
     if not steps:
         raise ValueError(f"{kernel} has no step to show: {run.fault or 'it does nothing'}")
     files = {step.file for step in steps}
-    result, ids, groups, value = conversion.result, np.array([]), [array], None
-    if call.segments:
-        ids = call.segments.ids
-        groups = [array[ids == number] for number in range(call.segments.size)]
-    right = tuple(dtypes.quietly(exact.right_sum, one, result) for one in groups)
+    result, segments, value = conversion.result, call.segments, None
+    every = [array] if not segments else [array[segments.ids == k] for k in range(segments.size)]
     is_exact = kernel == "exact" or result.kind in "iub"
-    bound = tuple(0.0 if is_exact else _bound(one, result, sums, each) for one in groups)
-    if not call.segments:
+    right: Any = tuple(dtypes.quietly(exact.right_sum, one, result) for one in every)
+    bound: Any = tuple(0.0 if is_exact else _bound(one, result, sums, each) for one in every)
+    if not segments:
         (right,), (bound,) = right, bound
-        value = None if run.fault else value_of(conversion, run.bits)
+    if not run.fault and segments:
+        value = tuple(np.frombuffer(run.bits, result, len(every)).tolist())
     elif not run.fault:
-        value = tuple(np.frombuffer(run.bits, result, len(groups)).tolist())
+        value = value_of(conversion, run.bits)
+    ids = segments.ids.tolist() if segments else ()
     return Replay(
         kernel, len(array), array.dtype.name, run.launches[0][1], name, value, right, bound,
-        run.fault, tuple(array.tolist()), tuple(ids.tolist()), tuple(run.launches), tuple(arrays),
+        run.fault, tuple(array.tolist()), tuple(ids), tuple(run.launches), tuple(arrays),
         tuple(steps), tuple(parts), unknown,
         {file: tuple(texts[file]) for file in texts if file in files}, start,
     )  # fmt: skip

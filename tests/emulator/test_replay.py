@@ -730,7 +730,7 @@ def test_a_notebook_shows_the_page_in_a_frame():
     shown = gpureduce.replay("sequential", 64)._repr_html_()
     assert shown.startswith('<iframe srcdoc="&lt;!DOCTYPE html&gt;') and shown.count('"') == 6
     # JupyterLab removes the frame from a notebook that is not trusted, but not its text.
-    assert shown.endswith("to watch &lt;replay of sequential: n=64, 41 steps&gt;.</iframe>")
+    assert shown.endswith("to watch the replay of sequential: n=64, 41 steps.</iframe>")
 
 
 def test_a_frame_and_a_film(tmp_path):

@@ -40,6 +40,9 @@ class Browser:
 
     def open(self, path: Path, tail: str = "") -> None:
         self.driver.get(f"{path.as_uri()}{tail}")
+        self.wait()
+
+    def wait(self) -> None:
         self.driver.execute_async_script(
             "const done = arguments[0];"
             "const look = () => (page.ready ? done() : setTimeout(look, 5));"
@@ -146,6 +149,25 @@ def test_two_players_and_the_keyboard_alone(browser: Browser, tmp_path: Path):
     assert browser.driver.execute_async_script(script) > 2
     browser.press(" ")
     assert not browser.run("return page.timer")
+
+
+def test_a_notebook_shows_it_in_a_frame(browser: Browser, tmp_path: Path):
+    """As nbconvert, JupyterLab and VS Code do, whose outputs have this policy."""
+    policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'"
+    shown = gpureduce.replay("sequential", 64)
+    page = tmp_path / "notebook.html"
+    page.write_text(
+        f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{policy}; '
+        f'child-src https: data:"><p>Out[1]</p>{shown._repr_html_()}'
+    )
+    browser.driver.get(page.as_uri())
+    browser.driver.switch_to.frame(browser.driver.find_element("css selector", "iframe"))
+    browser.wait()
+    browser.driver.find_element("css selector", "[data-do=next]").click()
+    said = browser.run("return document.querySelector('.sentence').textContent")
+    assert said.endswith(shown.sentences[1])
+    browser.driver.switch_to.default_content()
+    assert browser.messages() == [] and browser.requests() == []
 
 
 def test_a_race_is_seen_at_once(tmp_path: Path):
