@@ -22,6 +22,7 @@ from gpureduce.core.dtypes import Array
 from gpureduce.text import runs_of_ones
 
 BEFORE, CONSTANT = "what was in memory before", "a constant"
+ROUNDED = 2.0**-33  # at most, of each element by key_fixed
 _CODE_BITS = 44
 _MASK = 2**64 - 1
 _RECENT = 1024  # values that a lane adds up without passing on a sum
@@ -56,14 +57,11 @@ class Parts:
             self.terms + other.terms,
         )  # fmt: skip
 
-    def is_sum(self, number: Any, dtype: np.dtype[Any], each: float = 0) -> bool:
-        """Whether a number is the sum: modulo its width, or within the error bound of floats.
-
-        `each`: the most by which each element may have been rounded before.
-        """
+    def is_sum(self, number: Any, dtype: np.dtype[Any]) -> bool:
+        """Whether a number is the sum: modulo its width, or within the error bound of floats."""
         if dtype.kind in "iub":
             return bool((number - self.total) % 2 ** (8 * dtype.itemsize) == 0)
-        bound = self.terms * (2.0 ** (1 - exact.precision(dtype)) * self.size + each)
+        bound = self.terms * (2.0 ** (1 - exact.precision(dtype)) * self.size + ROUNDED)
         is_same = number == self.total or (number != number and self.total != self.total)
         return is_same or abs(number - self.total) <= bound
 
@@ -88,7 +86,7 @@ NOTHING = Parts()
 
 def codes(n: int, elements: np.dtype[Any], sums: np.dtype[Any]) -> list[Array]:
     """The elements of each coded run; none for a type with too few values."""
-    bits = min(exact.precision(elements), exact.precision(sums) - (2 * n).bit_length(), 32)
+    bits = min(exact.precision(elements), min(exact.precision(sums), 32) - (2 * n).bit_length())
     if elements.kind == "b" or bits < 3:
         return []
     draw = np.random.default_rng(0)
@@ -129,8 +127,7 @@ class Tracer:
     each set of elements that a value contains.
     """
 
-    def __init__(self, elements: Sequence[Array], each: float) -> None:
-        self.each = each  # as in Parts.is_sum
+    def __init__(self, elements: Sequence[Array]) -> None:
         self.known = {0: NOTHING}  # by code: the elements, and what was stored or given to others
         self.got: defaultdict[_Lane, list[int]] = defaultdict(list)  # the codes that a lane has got
         self.passed: defaultdict[_Lane, set[int]] = defaultdict(lambda: {0})  # and passed on
@@ -199,11 +196,7 @@ class Tracer:
             number = word.number - base.total
             parts = Parts(0, 0, what, number, abs(number), 1)
         total = parts if parts is None or base is NOTHING else base + parts
-        return (
-            total
-            if total is not None and total.is_sum(word.number, self.dtype, self.each)
-            else None
-        )
+        return total if total is not None and total.is_sum(word.number, self.dtype) else None
 
     def _added_up(self, lane: _Lane, code: int) -> Parts | None:
         if code in self.known:

@@ -357,20 +357,17 @@ def build(
     name, order = named_schedule(call.schedule)
     types = {**replay_steps.TYPES, input_name: array.dtype.name}
     types |= replay_steps.KEY_TYPES if call.segments else {}
-    is_fixed = kernel == "key_fixed"  # elements are rounded to 2^-32; sums in float32 fit its words
-    coded, each = (np.dtype("f4"), 2.0**-33) if is_fixed else (sums, 0.0)
-    elements = [array, *provenance.codes(len(array), array.dtype, coded)]
+    elements = [array, *provenance.codes(len(array), array.dtype, sums)]
     run, *_ = runs = [*record(elements, wanted, call.block, call.grid, order)]
-    steps, arrays, parts, unknown = replay_steps.read(runs, elements, sums, types, each)
+    steps, arrays, parts, unknown = replay_steps.read(runs, elements, sums, types)
     start = end_at_fault(steps, arrays, run.fault, next(iter(texts))) if run.fault else 0
     if not steps:
         raise ValueError(f"{kernel} has no step to show: {run.fault or 'it does nothing'}")
     files = {step.file for step in steps}
     result, segments, value = conversion.result, call.segments, None
     every = [array] if not segments else [array[segments.ids == k] for k in range(segments.size)]
-    is_exact = kernel == "exact" or result.kind in "iub"
     right: Any = tuple(dtypes.quietly(exact.right_sum, one, result) for one in every)
-    bound: Any = tuple(0.0 if is_exact else _bound(one, result, sums, each) for one in every)
+    bound: Any = tuple(_bound(kernel, one, result, sums) for one in every)
     if not segments:
         (right,), (bound,) = right, bound
     if not run.fault and segments:
@@ -386,12 +383,14 @@ def build(
     )  # fmt: skip
 
 
-def _bound(array: Array, result: Any, sums: Any, each: float) -> float:
-    """The most by which rounding may change a sum of floats; 0 if it is nan or infinite."""
+def _bound(kernel: str, array: Array, result: Any, sums: Any) -> float:
+    """The most by which rounding may change a sum."""
     size = sum(map(abs, array.tolist()))
-    rounded = 2.0 ** (1 - exact.precision(result)) * size + each * len(array)
-    total = bounds.in_any_order(len(array), sums.name, size) + rounded
-    return total if math.isfinite(total) else 0.0
+    if kernel == "exact" or result.kind in "iub" or not math.isfinite(size):
+        return 0.0
+    rounded: float = 2.0 ** (1 - exact.precision(result)) * size  # at the end
+    before = provenance.ROUNDED * len(array) * (kernel == "key_fixed")
+    return before + bounds.in_any_order(len(array), sums.name, size) + rounded
 
 
 def _elements(call: Call) -> Array:

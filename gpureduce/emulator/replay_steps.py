@@ -214,19 +214,15 @@ def record(
 
 
 def read(
-    runs: Sequence[Recording],
-    elements: Sequence[Array],
-    sums: _DType,
-    types: Mapping[str, str],
-    each: float,
+    runs: Sequence[Recording], elements: Sequence[Array], sums: _DType, types: Mapping[str, str]
 ) -> tuple[list[Step], list[Memory], list[Parts], int | None]:
     """The steps of the first run, the arrays, and the sets of elements that values contain.
 
     The sets come from the other runs, which have other elements, up to the first step that differs.
     The last result is the first step that passes on a value whose elements are not known. `types`
-    are those of arrays of the first launch that do not hold sums, and `each` as in Parts.is_sum.
+    are those of arrays of the first launch that do not hold sums.
     """
-    shown, tracer, alike = runs[0], Tracer(elements, each), _alike([run.table for run in runs])
+    shown, tracer, alike = runs[0], Tracer(elements), _alike([run.table for run in runs])
     arrays, steps = _memories(shown, sums, types), []
     masks = ["__ballot_sync", "__match_any_sync", *["__shfl_sync"] * ("key" in types)]  # and keys
     for i, (launch, block, warp, _, mask, size, _) in enumerate(shown.table[_HEAD].tolist()):
