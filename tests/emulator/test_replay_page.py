@@ -266,12 +266,11 @@ def test_a_phone_and_the_dark(wide: int, scheme: str, tmp_path: Path):
 
 
 def test_it_measures_itself(browser: Browser, tmp_path: Path):
-    gpureduce.replay("sequential", 256, block=256).save(tmp_path / "page.html")
+    gpureduce.replay("sequential", 64).save(tmp_path / "page.html")
     browser.open(tmp_path / "page.html", "?measure")
     measured = browser.run("return page.measured")
     assert measured["steps"] == browser.run("return longest().count")
-    assert measured["frames"] >= 0
-    assert measured["median"] < 16
+    assert 0 < measured["median"] <= measured["most"] and measured["frames"] >= 0
 
 
 def processor_times(browser: Browser) -> np.ndarray:
@@ -286,23 +285,23 @@ def processor_times(browser: Browser) -> np.ndarray:
 
 
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="needs Linux's schedstat")
-def test_60_frames_a_second_while_playing(browser: Browser, tmp_path: Path):
-    """The page needs less of a processor than 60 frames a second have; and then it shows them.
+def test_a_step_is_drawn_in_16_ms_and_60_are_shown_a_second(browser: Browser, tmp_path: Path):
+    """A processor is needed for less than that; and where the page has one, it is so.
 
-    Other programs may have the processors meanwhile. So frames count only where it did not wait.
+    Other programs may have the processors meanwhile. The first time, the script is compiled.
     """
     gpureduce.replay("sequential", 1024, block=256).save(tmp_path / "page.html")
     browser.open(tmp_path / "page.html")
-    for _ in range(4):  # the first one compiles the script
-        before = processor_times(browser)
+    for _ in range(4):
+        browser.driver.execute_async_script("measure().then(arguments[0])")
+        median, before = browser.run("return page.measured.median"), processor_times(browser)
         play = "framesWhilePlaying().then(arguments[0])"
         frames = browser.driver.execute_async_script(play)
         ran, waited = processor_times(browser) - before
-        is_quick = ran / (2 * frames) < 1 / 60
-        if is_quick and (frames > 57 or waited > 0.1):
+        is_shown = waited > 0.1 or (median < 16 and frames > 57)
+        if is_quick := ran / (2 * frames) < 1 / 60 and is_shown:
             break
-    assert is_quick and (frames > 57 or waited > 0.1), (frames, ran, waited)
-    assert browser.run("return longest().model.at") > 110  # so the steps come at their times
+    assert is_quick, (median, frames, ran, waited)
 
 
 # What kinds of things the picture shows, at five steps of two kernels.
