@@ -3,8 +3,6 @@
 #include "engine/internal.h"
 #include "engine/times.h"
 
-enum { BLOCK = GR_DEFAULT_BLOCK };
-
 static size_t shared_bytes(const gr_groups_request *request)
 {
     return request->kernel->traits & SHARED_KEYS ? request->segments * gr_acc_size(request->acc)
@@ -15,18 +13,19 @@ static gr_status launch(const gr_groups_request *request, gr_kernel *kernel, cha
                         gr_groups_outcome *outcome, gr_error *error)
 {
     unsigned traits = request->kernel->traits, keys = (unsigned)request->segments;
-    size_t n = request->rows, grid = (n + BLOCK - 1) / BLOCK;
-    size_t full = gr_blocks_to_fill(request->device, BLOCK);
+    unsigned block = request->block ? request->block : GR_DEFAULT_BLOCK;
+    size_t n = request->rows, needed = gr_ceil_div(n, block);
+    size_t fill =
+        request->grid ? request->grid : gr_least(needed, gr_blocks_to_fill(request->device, block));
+    size_t grid = traits & ONE ? needed : fill;
     const void *in = request->values.base, *key = request->index.base;
     const void *out = request->out.base;
     uint64_t *word = (uint64_t *)(void *)memory;
     void *ticket = memory ? word + request->segments : NULL;
     void *arguments[] = {&in, &key, &out, &n, &keys, &word, &ticket};
 
-    if (!(traits & ONE) && grid > full)
-        grid = full;
     gr_step step = {
-        request->kernel, kernel, {(unsigned)(grid ? grid : 1), 1}, BLOCK, shared_bytes(request)};
+        request->kernel, kernel, {(unsigned)(grid ? grid : 1), 1}, block, shared_bytes(request)};
     error->status = GR_OK;
     if (traits & ZEROED)
         TRY(cudaMemsetAsync((void *)(uintptr_t)out, 0,

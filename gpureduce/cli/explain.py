@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from gpureduce.bench.command import size
-from gpureduce.cli import kernel_files
+from gpureduce.cli import kernel_files, npy_files
 from gpureduce.cli.arguments import Command
 from gpureduce.cli.kernel_files import NAME_OR_FILE, strategy_or_kernel
 from gpureduce.core import json_files, output_files
@@ -32,6 +32,7 @@ def register(command: Command) -> None:
         "--grid": {"type": int, "help": "blocks"},
         "--shape": {"type": _shape, "metavar": "ROWSxCOLUMNS", "help":
             "for kernels of sums along an axis (default: 4096x64)"},
+        **npy_files.SEGMENTS,
         "--svg": {"metavar": "FILE.svg", "help": "draw it to a file"},
         "--force": output_files.FORCE,
     })  # fmt: skip
@@ -74,6 +75,7 @@ def _explain(arguments: argparse.Namespace) -> None:
         block=arguments.block,
         grid=arguments.grid,
         shape=arguments.shape,
+        **npy_files.segments(arguments),
     )
     if target:
         output_files.write(target, found.picture().svg(), "explain")

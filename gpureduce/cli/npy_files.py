@@ -15,6 +15,10 @@ from gpureduce.core.dtypes import quietly
 from gpureduce.core.text_files import FileError
 
 _NPY, _ZIP = b"\x93NUMPY", b"PK"
+SEGMENTS: dict[str, dict[str, Any]] = {
+    "--segment-ids": {"metavar": "IDS.npy", "help": "for kernels of sums by segment: the ids"},
+    "--num-segments": {"type": int, "metavar": "K", "help": "default: the largest id plus one"},
+}
 
 
 def _check_header(path: str) -> None:
@@ -31,6 +35,12 @@ def _check_header(path: str) -> None:
         shape, _, dtype = readers[version](file)
     if dtype.itemsize == 0:
         raise ValueError(f"its header says {dtype.str!r} and the shape {shape}")
+
+
+def segments(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The arguments of Python for SEGMENTS."""
+    path = arguments.segment_ids
+    return {"segment_ids": path and load(path), "num_segments": arguments.num_segments}
 
 
 def load(path: str) -> Any:

@@ -6,6 +6,7 @@ import argparse
 import webbrowser
 
 from gpureduce.bench.command import size
+from gpureduce.cli import npy_files
 from gpureduce.cli.arguments import Command
 from gpureduce.cli.kernel_files import NAME_OR_FILE, strategy_or_kernel, target
 from gpureduce.core import output_files
@@ -20,6 +21,7 @@ def _run(arguments: argparse.Namespace) -> None:
         strategy_or_kernel(arguments.strategy), arguments.n, block=arguments.block,
         grid=arguments.grid, dtype=arguments.dtype, schedule=arguments.schedule,
         beside=strategy_or_kernel(arguments.beside) if arguments.beside else None,
+        **npy_files.segments(arguments),
     )  # fmt: skip
     if page:
         output_files.write(page, shown.page(), "replay")
@@ -40,6 +42,7 @@ def register(command: Command) -> None:
         "--block": {"type": int, "help": "threads per block (default: 64)"},
         "--grid": {"type": int, "help": "blocks"},
         "--dtype": {"help": "the elements' dtype (default: int32, or the kernel's own)"},
+        **npy_files.SEGMENTS,
         "--schedule": {"default": "lockstep", "help":
             "forward, reverse, lockstep, 'random 7' (default: lockstep)"},
         "-o --output": {"metavar": "FILE.html", "help": "write a page, which plays it"},

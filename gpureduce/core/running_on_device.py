@@ -11,7 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from gpureduce import _host
-from gpureduce.core import arrays, device_results, devices, dtypes, groups, registry
+from gpureduce.core import (
+    arrays,
+    device_results,
+    devices,
+    dtypes,
+    groups,
+    registry,
+    segments_on_device,
+)
 from gpureduce.core.checks import flag
 from gpureduce.core.dtypes import Array
 from gpureduce.core.plan import Arguments, Plan, launch_sizes
@@ -138,23 +146,28 @@ def arguments_of_run(
 
 
 def last_sum(
-    module: Any, how: str, plan: Plan, array: Array, schedule: Schedule, kept: list[Any]
-) -> tuple[bytes, str]:
+    module: Any, how: str, plan: Plan, array: Array, schedule: Schedule, kept: list[Any],
+    segments: groups.Segments | None = None,
+) -> tuple[bytes, str]:  # fmt: skip
     """Adds up on the emulator. Returns the bytes of the sum, or of the last running sum.
 
-    Also returns the error of a launch that failed, or "". `how` is "watched" or "replay": the
-    emulator appends its record of the launch to `kept`.
+    With `segments`, these are the bytes of all sums by segment. Also returns the error of a launch
+    that failed, or "". `how` is "watched" or "replay": the emulator appends its record of the
+    launch to `kept`.
     """
     device, call = devices.choose_device("emulator"), getattr(module, how)
     module.free_scratch()  # a failed run may have left a nonzero ticket, or sums
     try:
-        if plan.strategy.kind != "scan":
+        launch, chosen, conversion = (plan.block, plan.grid), plan.strategy, plan.conversion
+        if segments:
+            run = segments_on_device.counted_arguments(chosen, conversion, array, segments, launch)
+        elif chosen.kind == "scan":
+            run = arguments_of_run(module, chosen, array, conversion.result, *launch)
+        else:
             return bytes(call(array, plan.launch(device, schedule), kept)[0]), ""
-        result = plan.conversion.result
-        run = arguments_of_run(module, plan.strategy, array, result, plan.block, plan.grid)
         call(*run, device.index, schedule.number, schedule.seed, kept)
-        entries: Array = run[-1]
-        return entries[-1:].tobytes().ljust(8, b"\0"), ""
+        entries: Array = run[-1] if segments else run[-1][-1:]
+        return entries.tobytes().ljust(8, b"\0"), ""
     except CudaError as error:
         return b"", str(error)
     finally:

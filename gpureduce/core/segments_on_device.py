@@ -63,7 +63,7 @@ def add_host(plan: Plan, array: Array, groups: Segments, sums: Array) -> Outcome
         if groups.initial not in (None, 0):
             raise ValueError(f"{name} does not support initial: leave it out")
         values, index = _lesson_arguments(plan.strategy, conversion, array, groups)
-        how = _of_lesson(plan.strategy, groups)
+        how = _of_lesson(plan.strategy, groups, (0, 0))
     else:
         values = arrays.without_gaps(array, conversion.elements or array.dtype)
         index = arrays.without_gaps(groups.numbers, groups.numbers.dtype)
@@ -98,8 +98,14 @@ def _checked_keys(name: str, groups: Segments) -> Array:
     return own
 
 
-def _of_lesson(chosen: registry.Strategy, groups: Segments) -> dict[str, Any]:
-    return {"segments": groups.size, "check": True, "strategy": chosen.index}
+def _of_lesson(
+    chosen: registry.Strategy, groups: Segments, launch: tuple[int, int]
+) -> dict[str, Any]:
+    block, grid = launch
+    if grid and not chosen.traits & _host.MANY:
+        raise ValueError(f"{chosen.name} chooses its grid from the array's size: leave grid out")
+    which = {"strategy": chosen.index, "block": block, "grid": grid}
+    return {"segments": groups.size, "check": True, **which}
 
 
 def _lesson_arguments(
@@ -121,14 +127,17 @@ def _lesson_arguments(
 
 
 def counted_arguments(
-    chosen: registry.Strategy, conversion: dtypes.Conversion, values: Array, ids: Array, count: int
-) -> tuple[Any, ...]:
-    """The arguments of run() of the traced emulator, which counts. The last is for the sums."""
-    groups = Segments(ids, None, count)
-    how = _how(groups)
+    chosen: registry.Strategy, conversion: dtypes.Conversion, values: Array, groups: Segments,
+    launch: tuple[int, int],
+) -> tuple[Any, ...]:  # fmt: skip
+    """The arguments of run() of the traced emulator. The last is for the sums.
+
+    `launch`: block and grid of a lesson's kernel, or 0 for its own choice.
+    """
+    how, ids = _how(groups), groups.ids
     if chosen.kind == "keys":
         values, ids = _lesson_arguments(chosen, conversion, values, groups)
-        how = _of_lesson(chosen, groups)
+        how = _of_lesson(chosen, groups, launch)
     elif not dtypes.is_exact(conversion.result):
         raise TypeError(f"exact takes floats, not {conversion.result}")
     else:
@@ -137,7 +146,7 @@ def counted_arguments(
         devices.emulator(traced=True), device_results.element_of(values.dtype), conversion,
         dtypes.load_of(conversion.result), False, 0, how,
     )  # fmt: skip
-    return request, values, ids, np.empty(count, conversion.result)
+    return request, values, ids, np.empty(groups.size, conversion.result)
 
 
 # --- arrays on a GPU ---------------------------------------------------------------------------

@@ -15,7 +15,8 @@ import numpy.typing as npt
 from gpureduce import _emulator_traced as traced
 from gpureduce.core import dtypes, registry, running_on_device, segments_on_device
 from gpureduce.core.checks import named_keywords, shown, whole
-from gpureduce.core.plan import Launch, launch_of
+from gpureduce.core.groups import Segments
+from gpureduce.core.plan import Launch, launch_of, launch_sizes
 from gpureduce.emulator import explain_picture, explain_text, trace
 from gpureduce.emulator.counts import CountsPair, KernelCounts, StrategyCounts
 from gpureduce.emulator.picture import Picture
@@ -102,17 +103,32 @@ def find(strategy: object, argument: str) -> registry.Strategy:
     raise ValueError(f"{chosen.name} has no kernel of its own to run: {why}")
 
 
+def find_keyed(strategy: object, argument: str) -> registry.Strategy:
+    """The strategy of this name, if it has a kernel of sums by segment."""
+    chosen = registry.find(strategy, argument)
+    if chosen.kind != "keys" and chosen.name != "exact":
+        names = [s.name for s in registry.strategies() if s.kind == "keys"]
+        raise ValueError(
+            f"{chosen.name} takes no segment_ids: leave them out, or use {', '.join(names)} or "
+            "exact"
+        )
+    return chosen
+
+
 def find_whole(
-    strategy: object, argument: str, dtype: npt.DTypeLike | None
+    strategy: object, argument: str, dtype: npt.DTypeLike | None, by_key: bool = False
 ) -> tuple[registry.Strategy, np.dtype[Any]]:
-    """A strategy with a kernel that adds up whole arrays, and the dtype of the elements."""
-    chosen = find(strategy, argument)
+    """A strategy with a kernel that adds up whole arrays, and the dtype of the elements.
+
+    `by_key`: or one that adds up by segment.
+    """
+    chosen = find_keyed(strategy, argument) if by_key else find(strategy, argument)
     if chosen.kind == "axis":
         raise ValueError(
             f"{chosen.name} sums along an axis: name a kernel that adds up a whole array"
         )
     if dtype is None:
-        dtype = "float32" if chosen.name == "exact" else "int32"
+        dtype = "float32" if chosen.name == "exact" else dtype_of(chosen.dtypes)
     elements = dtypes.named(dtype)
     if dtypes.name_of(elements) not in chosen.dtypes:
         raise TypeError(f"{chosen.name} takes {', '.join(chosen.dtypes)}, not {dtype!r}")
@@ -154,7 +170,7 @@ def explain(
         are compared have the same dtype.
     block, grid, finish
         As in `sum`. Without `grid`, kernels with a grid-stride loop get the blocks that fill the
-        emulated card, which is a small one.
+        emulated card, which is a small one. `exact` by segment chooses both.
     input_dtype
         The dtype of the elements.
     sample
@@ -203,7 +219,7 @@ def explain(
     if segment_ids is not None:
         if n is not None or shape is not None:
             raise ValueError("segment_ids set the number of elements: leave n and shape out")
-        keyed = (segment_ids, num_segments, dtype, input_dtype)
+        keyed = (segment_ids, num_segments, dtype, input_dtype, launch_sizes(block, grid))
         first = explain_keys(strategy, "strategy", *keyed)
         if other is None:
             return first
@@ -225,7 +241,12 @@ def explain(
 def _default_dtype(*strategies: object) -> str:
     """int32, or the own dtype of the first strategy that does not take int32."""
     own = (_dtypes(one, name) for one, name in zip(strategies, ("strategy", "other"), strict=True))
-    return next((dtypes[0] for dtypes in own if "int32" not in dtypes), "int32")
+    return next((one for one in map(dtype_of, own) if one != "int32"), "int32")
+
+
+def dtype_of(taken: tuple[str, ...]) -> str:
+    """int32, or the first dtype that a strategy takes."""
+    return "int32" if "int32" in taken else taken[0]
 
 
 def _dtypes(strategy: object, argument: str) -> tuple[str, ...]:
@@ -332,14 +353,10 @@ def explain_keys(
     num_segments: int | None,
     dtype: npt.DTypeLike,
     input_dtype: npt.DTypeLike | None,
+    launch: tuple[int, int],
 ) -> Explanation:
     """Counts a sum by segment; see `explain`."""
-    chosen = registry.find(strategy, argument)
-    if chosen.kind != "keys" and chosen.name != "exact":
-        names = [s.name for s in registry.strategies() if s.kind == "keys"]
-        raise ValueError(
-            f"explain cannot count segment sums by {chosen.name}: use {', '.join(names)} or exact"
-        )
+    chosen = find_keyed(strategy, argument)
     source = dtypes.named(dtype if input_dtype is None else input_dtype)
     ids = np.asarray(segment_ids)
     if ids.size and ids.dtype.kind not in "iu":
@@ -349,7 +366,7 @@ def explain_keys(
     count = int(ids.max()) + 1 if num_segments is None else num_segments
     count = whole("num_segments", count, 1, 2**24)
     values, conversion = np.ones(len(ids), source), dtypes.convert(source, dtype)
-    arguments = segments_on_device.counted_arguments(chosen, conversion, values, ids, count)
-    counted, contention = trace.count_run(*arguments)
+    how = (chosen, conversion, values, Segments(ids, None, count), launch)
+    counted, contention = trace.count_run(*segments_on_device.counted_arguments(*how))
     more = {"contention": contention, "segments": count}
     return _explanation(chosen, conversion, source, len(ids), (counted,), **more)

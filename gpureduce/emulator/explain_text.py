@@ -31,8 +31,7 @@ def explanation(what: StrategyCounts, width: int = WIDTH) -> str:
         parts.append(_banks(worst, worst.access))
     parts.append(_bytes(what))
     parts.append(_sums(what, width))
-    is_whole = not what.contention and getattr(what, "shape", None) is None
-    if is_whole and what.strategy in registry.STRATEGIES:
+    if getattr(what, "shape", None) is None and what.strategy in registry.STRATEGIES:
         parts.append(f"Step by step: gpureduce replay {what.strategy}")
     return "\n\n".join(part for part in parts if part)
 

@@ -22,6 +22,7 @@ from gpureduce.core.dtypes import Array
 from gpureduce.text import runs_of_ones
 
 BEFORE, CONSTANT = "what was in memory before", "a constant"
+ROUNDED = 2.0**-33  # at most, of each element by key_fixed
 _CODE_BITS = 44
 _MASK = 2**64 - 1
 _RECENT = 1024  # values that a lane adds up without passing on a sum
@@ -60,7 +61,7 @@ class Parts:
         """Whether a number is the sum: modulo its width, or within the error bound of floats."""
         if dtype.kind in "iub":
             return bool((number - self.total) % 2 ** (8 * dtype.itemsize) == 0)
-        bound = self.terms * 2.0 ** (1 - exact.precision(dtype)) * self.size
+        bound = self.terms * (2.0 ** (1 - exact.precision(dtype)) * self.size + ROUNDED)
         is_same = number == self.total or (number != number and self.total != self.total)
         return is_same or abs(number - self.total) <= bound
 
@@ -85,7 +86,7 @@ NOTHING = Parts()
 
 def codes(n: int, elements: np.dtype[Any], sums: np.dtype[Any]) -> list[Array]:
     """The elements of each coded run; none for a type with too few values."""
-    bits = min(exact.precision(elements), exact.precision(sums) - (2 * n).bit_length(), 32)
+    bits = min(exact.precision(elements), min(exact.precision(sums), 32) - (2 * n).bit_length())
     if elements.kind == "b" or bits < 3:
         return []
     draw = np.random.default_rng(0)
@@ -135,13 +136,13 @@ class Tracer:
             self.known[word.code] = Parts(1 << i, 0, "", word.number, abs(word.number), 1)
 
     def follow(
-        self, kind: str, lanes: Sequence[_Lane], values: Array, results: Array
+        self, kind: str, lanes: Sequence[_Lane], values: Array, results: Array, what: str = BEFORE
     ) -> dict[str, tuple[int | None, ...]]:
         """What the values and the results of a step contain, by lane: numbers of `parts`.
 
-        Both are numbers by run, lane and word.
+        Both are numbers by run, lane and word. `what` is loaded if that is no element.
         """
-        self.dtype = values.dtype
+        self.dtype, self.what = values.dtype, what
         first, second = list[Parts | None](), list[Parts | None]()
         is_exchange = kind.startswith("__shfl") or kind == "__reduce_add_sync"
         before, after = _words(values), _words(results)
@@ -165,7 +166,7 @@ class Tracer:
 
     def _get(self, lane: _Lane | None, word: _Word) -> Parts | None:
         """The parts of a value that is in memory, or that a lane gets from there or another one."""
-        parts = self._checked(self.known.get(word.code), word, BEFORE)
+        parts = self._checked(self.known.get(word.code), word, self.what)
         if lane and word.code and parts is not None:
             self.known.setdefault(word.code, parts)
             self.got[lane].append(word.code)

@@ -23,6 +23,7 @@ import numpy.typing as npt
 from gpureduce.core import arrays, bounds, dtypes, exact, output_files, registry, sources
 from gpureduce.core.checks import finite, listed, named_keywords, shown, whole
 from gpureduce.core.dtypes import Array
+from gpureduce.core.groups import Segments
 from gpureduce.core.schedule import Schedule
 from gpureduce.emulator import provenance, replay_picture, replay_steps, replay_text
 from gpureduce.emulator.counts import Access
@@ -54,6 +55,9 @@ class Call(NamedTuple):
     grid: Any = None
     schedule: str | Schedule = "lockstep"
     values: Any = None
+    segment_ids: Any = None
+    num_segments: Any = None
+    segments: Segments | None = None  # from these, checked
     digits: int = 9  # without values, elements are 1 to this number, again and again
 
 
@@ -62,8 +66,8 @@ class Replay(ReplayData):
     """One run of a kernel, step by step; see `replay`.
 
     Its attributes are the fields of the JSON, which docs/replay.md describes. `value` is None if
-    the kernel failed; of running sums, `value` and `expected` are the last one. `beside` is the
-    replay of another kernel, or of the other order of a race.
+    the kernel failed; of running sums, `value` and `expected` are the last one; of sums by segment
+    they are tuples. `beside` is the replay of another kernel, or of the other order of a race.
 
     >>> import gpureduce
     >>> shown = gpureduce.replay("sequential", n=64, block=32)
@@ -87,7 +91,9 @@ class Replay(ReplayData):
     def _repr_html_(self) -> str:
         page = html.escape(self.page())
         style = "width:100%;height:780px;border:1px solid #8884;border-radius:6px"
-        return f'<iframe srcdoc="{page}" style="{style}" title="{self.strategy}"></iframe>'
+        frame = f'<iframe srcdoc="{page}" style="{style}" title="{self.strategy}">'
+        # where frames are removed, this is left
+        return f"{frame}Trust this notebook, or run it, to watch the {repr(self)[1:-1]}.</iframe>"
 
     def as_dict(self) -> dict[str, Any]:
         """The data behind the page; docs/replay.md describes it."""
@@ -187,6 +193,8 @@ def replay(
     beside: str | registry.UserKernel | None = None,
     schedule: str | Schedule | None = None,
     values: npt.ArrayLike | None = None,
+    segment_ids: npt.ArrayLike | None = None,
+    num_segments: int | None = None,
     race: Race | None = None,
 ) -> Replay:
     """Run a kernel on the emulator and show what every thread does, step by step.
@@ -215,6 +223,9 @@ def replay(
     values
         The elements, in place of `n`: by default the digits 1 to 9 again and again. They must be
         numbers of the dtype; without `dtype`, floats are float32.
+    segment_ids, num_segments
+        For sums by segment, as in `explain`. Without ids, the kernels from ``"key_atomic"`` to
+        ``"key_fixed"`` add up segments of 1, 3, 5, ... neighbouring elements.
     race
         A race out of `races`: shows its two accesses in both orders, side by side, and what each
         makes of the sum, where orders of threads are found for both. The launch and the elements
@@ -243,18 +254,23 @@ def replay(
     >>> both.is_right, both.beside.is_right
     (False, True)
     """
-    call = Call(n, dtype, block, grid, schedule or "lockstep", values)
+    call = Call(n, dtype, block, grid, schedule or "lockstep", values, segment_ids, num_segments)
+    if segment_ids is None and num_segments is not None:
+        raise ValueError("num_segments needs segment_ids: pass them, or leave num_segments out")
     if race is not None:
         if not isinstance(race, Race):
             raise TypeError(f"race must be one of gpureduce.races(...).races, not {shown(race)}")
-        for name, given in (("beside", beside), ("schedule", schedule)):
+        own = {"beside": beside, "schedule": schedule, "segment_ids": segment_ids}
+        for name, given in own.items():
             if given is not None:
                 raise ValueError(f"a race is shown with its own size and launch: leave {name} out")
         return _in_both_orders(strategy, race, call)
     first = _replayed(strategy, "strategy", call)
     if beside is None:
         return first
-    call = call._replace(n=None, values=np.array(first.elements, first.dtype))
+    ids, count = (first.segment_ids, len(first.expected)) if first.segment_ids else (None, None)
+    elements = np.array(first.elements, first.dtype)
+    call = call._replace(n=None, values=elements, segment_ids=ids, num_segments=count)
     return dataclasses.replace(first, beside=_replayed(beside, "beside", call))
 
 
@@ -296,13 +312,30 @@ def _nearest(shown: ReplayData, race: Race) -> tuple[int, int] | None:
 
 
 def _replayed(strategy: Any, argument: str, call: Call) -> Replay:
-    if isinstance(strategy, registry.UserKernel):
+    if isinstance(strategy, registry.UserKernel) and call.segment_ids is None:
         return cast(Replay, strategy.call("replay", call))
     usual = "float32" if np.asarray(call.values).dtype.kind == "f" else None
     dtype = getattr(call.values, "dtype", usual) if call.dtype is None else call.dtype
-    chosen, dtype = find_whole(strategy, argument, dtype)
+    by_key = call.segment_ids is not None or registry.find(strategy, argument).kind == "keys"
+    chosen, dtype = find_whole(strategy, argument, dtype, by_key)
     call = call._replace(dtype=dtype, block=BLOCK if call.block is None else call.block)
-    return build(chosen.name, call, partial(replay_steps.record, chosen), sources.files())
+    call = _with_segments(call) if by_key else call
+    record = partial(replay_steps.record, chosen, segments=call.segments)
+    return build(chosen.name, call, record, sources.files())
+
+
+def _with_segments(call: Call) -> Call:
+    """The call with the elements and the segments of a sum by segment."""
+    ids = call.segment_ids
+    if ids is not None and call.values is None:
+        if call.n is not None:
+            raise ValueError("segment_ids set the number of elements: leave n out")
+        call = call._replace(n=np.size(ids))
+    elements = _elements(call)
+    ids = np.sqrt(np.arange(len(elements))).astype(int) if ids is None else ids
+    segments = Segments(ids, None, call.num_segments).checked(elements)
+    whole("num_segments", segments.size, 1, MOST_N)
+    return call._replace(n=None, values=elements, segments=segments)
 
 
 def build(
@@ -322,24 +355,42 @@ def build(
     if sums.itemsize == conversion.result.itemsize:  # signed
         sums = conversion.result
     name, order = named_schedule(call.schedule)
+    types = {**replay_steps.TYPES, input_name: array.dtype.name}
+    types |= replay_steps.KEY_TYPES if call.segments else {}
     elements = [array, *provenance.codes(len(array), array.dtype, sums)]
     run, *_ = runs = [*record(elements, wanted, call.block, call.grid, order)]
-    steps, arrays, parts, unknown = replay_steps.read(runs, elements, sums, input_name)
+    steps, arrays, parts, unknown = replay_steps.read(runs, elements, sums, types)
     start = end_at_fault(steps, arrays, run.fault, next(iter(texts))) if run.fault else 0
     if not steps:
         raise ValueError(f"{kernel} has no step to show: {run.fault or 'it does nothing'}")
     files = {step.file for step in steps}
-    value = None if run.fault else value_of(conversion, run.bits)
-    right = dtypes.quietly(exact.right_sum, array, conversion.result)
-    bound, size = 0.0, sum(map(abs, array.tolist()))
-    if kernel != "exact" and conversion.result.kind not in "iub" and math.isfinite(size):
-        rounded = 2.0 ** (1 - exact.precision(conversion.result)) * size  # at the end
-        bound = bounds.in_any_order(len(array), sums.name, size) + rounded
+    result, segments, value = conversion.result, call.segments, None
+    every = [array] if not segments else [array[segments.ids == k] for k in range(segments.size)]
+    right: Any = tuple(dtypes.quietly(exact.right_sum, one, result) for one in every)
+    bound: Any = tuple(_bound(kernel, one, result, sums) for one in every)
+    if not segments:
+        (right,), (bound,) = right, bound
+    if not run.fault and segments:
+        value = tuple(np.frombuffer(run.bits, result, len(every)).tolist())
+    elif not run.fault:
+        value = value_of(conversion, run.bits)
+    ids = segments.ids.tolist() if segments else ()
     return Replay(
         kernel, len(array), array.dtype.name, run.launches[0][1], name, value, right, bound,
-        run.fault, tuple(array.tolist()), tuple(run.launches), tuple(arrays), tuple(steps),
-        tuple(parts), unknown, {file: tuple(texts[file]) for file in texts if file in files}, start,
+        run.fault, tuple(array.tolist()), tuple(ids), tuple(run.launches), tuple(arrays),
+        tuple(steps), tuple(parts), unknown,
+        {file: tuple(texts[file]) for file in texts if file in files}, start,
     )  # fmt: skip
+
+
+def _bound(kernel: str, array: Array, result: Any, sums: Any) -> float:
+    """The most by which rounding may change a sum."""
+    size = sum(map(abs, array.tolist()))
+    if kernel == "exact" or result.kind in "iub" or not math.isfinite(size):
+        return 0.0
+    rounded: float = 2.0 ** (1 - exact.precision(result)) * size  # at the end
+    before = provenance.ROUNDED * len(array) * (kernel == "key_fixed")
+    return before + bounds.in_any_order(len(array), sums.name, size) + rounded
 
 
 def _elements(call: Call) -> Array:

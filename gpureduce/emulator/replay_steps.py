@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -13,10 +13,11 @@ import numpy as np
 from gpureduce import _emulator_traced as traced
 from gpureduce.core import dtypes, registry, running_on_device
 from gpureduce.core.dtypes import Array
+from gpureduce.core.groups import Segments
 from gpureduce.core.plan import Plan, launch_of
 from gpureduce.core.schedule import Schedule
 from gpureduce.emulator.counts import NAMES
-from gpureduce.emulator.provenance import Parts, Tracer
+from gpureduce.emulator.provenance import BEFORE, Parts, Tracer
 from gpureduce.text import ones
 
 MOST_STEPS = traced.recorder_limits()[2]
@@ -27,6 +28,9 @@ KINDS = {"read": "load", "write": "store", "update": "atomic", "atomic": "atomic
 _FAULT = re.compile(
     r"line (\d+): thread (\d+)(?: of block (\d+))? (?:(read|write|update)s (\w+)\[(-?\d+)\])?"
 )
+FIXED = "fixed"  # integers of 64 bits, in units of 2^-32
+TYPES = {"ticket": "uint32"}  # of arrays that do not hold sums, by name
+KEY_TYPES = {"key": "uint32", "word": FIXED}
 _GAP = 2**32  # bytes, between arrays in global memory
 
 _DType = np.dtype[Any]
@@ -114,9 +118,10 @@ class ReplayData:
     schedule: str
     value: Any
     expected: Any
-    bound: float
+    bound: Any  # a float
     fault: str
     elements: tuple[Any, ...]
+    segment_ids: tuple[int, ...]
     launches: tuple[tuple[int, int], ...]
     arrays: tuple[Memory, ...]
     steps: tuple[Step, ...]
@@ -135,11 +140,18 @@ class ReplayData:
     @property
     def is_right(self) -> bool:
         """Whether the right sum came out: exactly, or within the bound of rounding. nan is nan."""
-        if self.fault:
-            return False
-        value, expected = self.value, self.expected
-        is_same = value == expected or (value != value and expected != expected)
-        return bool(is_same or (self.bound and abs(float(value) - float(expected)) <= self.bound))
+        return not self.fault and not self.wrong
+
+    @property
+    def wrong(self) -> list[tuple[Any, Any, float]]:
+        """The sums that are wrong: the value, the right one, and the bound."""
+        each = self.value, self.expected, self.bound
+        every = [*zip(*each, strict=True)] if self.segment_ids else [each]
+        return [
+            (value, right, bound) for value, right, bound in every
+            if value != right and (value == value or right == right)
+            and not (bound and abs(float(value) - float(right)) <= bound)
+        ]  # fmt: skip
 
 
 def accesses(steps: Sequence[Step], arrays: Sequence[Memory]) -> defaultdict[_Access, list[int]]:
@@ -180,14 +192,16 @@ def end_at_fault(steps: list[Step], arrays: Sequence[Memory], fault: str, file: 
 
 def record(
     strategy: registry.Strategy, arrays: Sequence[Array], wanted: Any, block: int, grid: int | None,
-    schedule: Schedule,
+    schedule: Schedule, segments: Segments | None = None,
 ) -> Iterator[Recording]:  # fmt: skip
     """Runs a sum of each array and keeps its steps."""
     conversion = dtypes.convert_for(arrays[0].dtype, wanted, strategy.pair)
     plan = Plan(strategy, conversion, *launch_of(strategy, block, grid, None))
     for array in arrays:
         kept = list[Any]()
-        bits, fault = running_on_device.last_sum(traced, "replay", plan, array, schedule, kept)
+        bits, fault = running_on_device.last_sum(
+            traced, "replay", plan, array, schedule, kept, segments
+        )
         steps, places, memory, launches = kept[0]
         table, sizes = np.frombuffer(steps, _STEP), np.frombuffer(launches, "u4, u4").tolist()
         if len(table) > MOST_STEPS:
@@ -200,15 +214,17 @@ def record(
 
 
 def read(
-    runs: Sequence[Recording], elements: Sequence[Array], sums: _DType, input_name: str
+    runs: Sequence[Recording], elements: Sequence[Array], sums: _DType, types: Mapping[str, str]
 ) -> tuple[list[Step], list[Memory], list[Parts], int | None]:
     """The steps of the first run, the arrays, and the sets of elements that values contain.
 
     The sets come from the other runs, which have other elements, up to the first step that differs.
-    The last result is the first step that passes on a value whose elements are not known.
+    The last result is the first step that passes on a value whose elements are not known. `types`
+    are those of arrays of the first launch that do not hold sums.
     """
     shown, tracer, alike = runs[0], Tracer(elements), _alike([run.table for run in runs])
-    arrays, steps = _memories(shown, elements[0].dtype, sums, input_name), []
+    arrays, steps = _memories(shown, sums, types), []
+    masks = ["__ballot_sync", "__match_any_sync", *["__shfl_sync"] * ("key" in types)]  # and keys
     for i, (launch, block, warp, _, mask, size, _) in enumerate(shown.table[_HEAD].tolist()):
         lanes, (kind, file, line) = tuple(ones(mask)), shown.places[i]
         tables = [run.table["lane"] for run in (runs if i < alike else runs[:1])]
@@ -224,10 +240,12 @@ def read(
                 "owner": owner if array.space == "shared" and set(owner) != {block} else (),
             }  # fmt: skip
         if kind in ACCESSES or (kind.startswith("__") and kind not in (*BARRIERS, "__syncwarp")):
-            dtype = np.dtype("u4") if kind in ("__ballot_sync", "__match_any_sync") else sums
+            dtype = np.dtype("u4") if kind in masks else sums
             if array:  # its dtype, unless the access has another size
-                dtype = dtypes.named(array.dtype) if size % array.element == 0 else _bits_of(size)
+                dtype = _dtype(array.dtype) if size % array.element == 0 else _bits_of(size)
             values, results = (_words(every[name], size, dtype) for name in ("value", "result"))
+            if array and array.dtype == FIXED:
+                values, results = values * 2.0**-32, results * 2.0**-32
             more["values"] = _by_lane(values[0])
             if kind not in ("load", "store"):
                 more["results"] = _by_lane(results[0])
@@ -235,7 +253,9 @@ def read(
                 more["sources"] = tuple(mine["value"][:, 1].tolist())
             if i < alike:
                 threads = [(launch, block, warp, lane) for lane in lanes]
-                more |= tracer.follow(kind, threads, values, results)
+                is_key = array is not None and array.name == "key" and "key" in types
+                what = "a segment id" if is_key else BEFORE
+                more |= tracer.follow(kind, threads, values, results, what)
         elif kind == "copy":
             more["sources"] = tuple(mine["value"][0].tolist())
         counts = zip(NAMES, shown.table["counts"][i].tolist(), strict=True)
@@ -255,20 +275,24 @@ def _alike(tables: Sequence[Array]) -> int:
     return int(np.argmin(np.append(np.all(same, axis=0), False))) if same else 0
 
 
-def _memories(run: Recording, elements: _DType, sums: _DType, input_name: str) -> list[Memory]:
+def _memories(run: Recording, sums: _DType, types: Mapping[str, str]) -> list[Memory]:
     """The arrays, with bases that are the same in each run."""
     found, seen = list[Memory](), dict[int, int]()
     for name, launch, is_shared, base, size, address, element in run.arrays:
-        own = elements if name == input_name and launch == 0 else sums
-        # also vectors and structures of sums, and a sum with its mark
-        is_own = element % own.itemsize == 0 and name != "ticket"
-        dtype = own if is_own else _bits_of(element)
+        own = types.get(name or "", sums.name) if launch == 0 else sums.name
+        dtype = _dtype(own)
+        if element % dtype.itemsize:  # else also vectors and structures, and a sum with its mark
+            dtype = _bits_of(element)
+            own = dtype.name
         if not is_shared:  # `address`: of the allocation
             base += seen.setdefault(address, len(seen)) * _GAP + _GAP // 2 - address
         space, count = "shared" if is_shared else "global", max(size // dtype.itemsize, 1)
-        kind = dtype.name, dtype.itemsize
-        found.append(Memory(name or "shared", space, launch, base, count, *kind))
+        found.append(Memory(name or "shared", space, launch, base, count, own, dtype.itemsize))
     return found
+
+
+def _dtype(name: str) -> _DType:
+    return np.dtype("i8") if name == FIXED else dtypes.named(name)
 
 
 def _bits_of(size: int) -> _DType:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 
 from gpureduce.emulator.replay_steps import BARRIERS, ReplayData, Step
-from gpureduce.text import counted, plural, ranges
+from gpureduce.text import counted, ones, plural, ranges
 
 
 def summary(shown: ReplayData) -> str:
@@ -19,12 +20,18 @@ def summary(shown: ReplayData) -> str:
     )
     if shown.fault:
         return f"{head} It failed: {shown.fault}"
-    within, how = f"{shown.bound:.1g}", "exactly right"
-    if not shown.is_right:
-        within = f", within {within}," if shown.bound else ""
-        return f"{head} The sum came out as {shown.value}; {shown.expected}{within} is right."
+    for value, right, bound in shown.wrong[:1]:
+        within = f", within {bound:.1g}," if bound else ""
+        which = "A" if shown.segment_ids else "The"
+        return f"{head} {which} sum came out as {value}; {right}{within} is right."
+    if shown.segment_ids:
+        how = "right within the rounding of floats" if any(shown.bound) else "exactly right"
+        return f"{head} The sums of {counted(len(shown.value), 'segment')} are {how}."
+    how = "exactly right"
     if shown.bound:
-        how = f"right within the rounding of floats: at most {within} from {shown.expected}"
+        how = (
+            f"right within the rounding of floats: at most {shown.bound:.1g} from {shown.expected}"
+        )
     return f"{head} The sum is {shown.value}, {how}."
 
 
@@ -48,6 +55,9 @@ def sentence(shown: ReplayData, step: Step) -> str:
 
 def _received(step: Step) -> str:
     """Who gets whose value in a shuffle."""
+    if step.kind == "__ballot_sync":
+        holds = [*ones(step.results[0])]
+        return f": the condition holds for {_lanes(holds) if holds else 'no lane'}"
     pairs = [*zip(step.lanes, step.sources, strict=False)]
     got = [(lane, source) for lane, source in pairs if lane != source and source in step.lanes]
     absent = [(lane, source) for lane, source in pairs if source not in step.lanes]
@@ -96,6 +106,8 @@ def _cost(step: Step) -> str:
         share = counts.get(f"global_{step.kind}_bytes_used", 0) / (32 * sectors)
         used = "all used" if share == 1 else f"{share:.0%} of them used"
         return f"{late}, {counted(sectors, 'sector')} of 32 bytes, {used}"
-    if step.kind == "atomic" and len(set(step.offsets)) < len(step.lanes):
-        return ", one after another"
+    most = max(Counter(step.offsets).values()) if step.kind == "atomic" else 0
+    if most > 1:
+        some = f", up to {most} lanes at one address" if most < len(step.lanes) else ""
+        return f"{some}, one after another"
     return ""

@@ -373,7 +373,7 @@ _OVERLOADED = {"max", "min", *dir(math)}  # by functions of the C++ library
 def _wrapper(signature: Signature, file: str, pair: tuple[str, str]) -> str:
     load, acc = pair
     names = ", ".join(f'"{signature.named(role) or role}"' for role in ROLES)
-    adds = [f"    static const char *const names[] = {{{names}}};"]
+    adds = [f"    static const char *const names[] = {{{names}, nullptr}};"]
     for number, (block, name) in enumerate(instances(signature, pair)):
         # std has a `reduce`, too
         entry = f"::{name}" if signature.is_usual else f"gr_in_order_{number}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 from cases import KERNELS
@@ -57,6 +58,19 @@ WRONG = """__global__ void wrong(const int *in, int *out, int n)
 {
     if (threadIdx.x < n) *out += in[threadIdx.x];
 }"""
+
+
+def test_sums_by_segment(command, tmp_path):
+    status, out, _ = command("replay", "key_warp", "--beside", "key_sorted", "--n", "64", "--json")
+    assert status == 0 and json.loads(out)["segment_ids"][-1] == 7
+    np.save(tmp_path / "ids.npy", np.arange(90) % 3)
+    keyed = ["--segment-ids", tmp_path / "ids.npy", "--num-segments", "4"]
+    status, out, _ = command("replay", "key_shared", *keyed)
+    assert status == 0 and "90 elements" in out and "sums of 4 segments are" in out
+    status, out, _ = command("explain", "key_shared", "key_atomic", *keyed, "--block", "64")
+    assert status == 0 and "key_shared → key_atomic" in out and "64 threads" in out
+    status, _, err = command("explain", "sequential", *keyed)
+    assert status == 2 and "sequential takes no segment_ids" in err
 
 
 def test_replay(command, tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ import pytest
 import gpureduce
 from gpureduce import _emulator_traced as traced
 from gpureduce.core import arrays, dtypes, registry, segments_on_device
+from gpureduce.core.groups import Segments
 
 LESSONS = [s.name for s in gpureduce.strategies() if s.kind == "keys"]
 SIZES = [(1, 1), (31, 3), (256, 1), (5000, 50), (5000, 4999), (70_000, 300)]
@@ -43,7 +44,7 @@ def test_nothing_races(name):
         values, ids = case(name, n, count)
         conversion = dtypes.convert(values.dtype, None)
         arguments = segments_on_device.counted_arguments(
-            registry.find(name), conversion, values, ids, count
+            registry.find(name), conversion, values, Segments(ids, None, count), (0, 0)
         )
         reports = []
         traced.watched(*arguments, reports)
@@ -114,7 +115,7 @@ def test_explained_lessons_as_text_and_picture():
 @pytest.mark.parametrize(
     ("match", "how"),
     [
-        ("explain cannot count segment sums by segment_atomics: use key_atomic", {
+        ("segment_atomics takes no segment_ids: leave them out, or use key_atomic", {
             "strategy": "segment_atomics", "segment_ids": [0]}),
         ("must be integers, not float64", {"strategy": "key_warp", "segment_ids": [0.5]}),
         ("must be 1 to 2.22 integers", {"strategy": "key_warp", "segment_ids": []}),
@@ -124,6 +125,9 @@ def test_explained_lessons_as_text_and_picture():
         ("leave n and shape out", {"strategy": "key_warp", "segment_ids": [0], "n": 3}),
         ("leave n and shape out", {"strategy": "exact", "segment_ids": [0], "shape": (3, 4)}),
         ("num_segments needs segment_ids", {"strategy": "sequential", "num_segments": 3}),
+        ("key_warp chooses its grid.*leave grid out", {
+            "strategy": "key_warp", "segment_ids": [0], "grid": 2}),
+        ("block must be", {"strategy": "key_warp", "segment_ids": [0], "block": 33}),
     ],
 )  # fmt: skip
 def test_what_is_not_explained(match, how):

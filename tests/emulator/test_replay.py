@@ -20,13 +20,14 @@ from gpureduce.emulator import counts, replay, replay_steps
 LADDER = [
     s.name
     for s in registry.STRATEGIES.values()
-    if s.launches_kernels and s.kind not in ("axis", "segments", "keys", "choice")
+    if s.launches_kernels and s.kind not in ("axis", "segments", "choice")
 ]
+KEYS = [name for name in LADDER if registry.STRATEGIES[name].kind == "keys"]
 RIGHT = [name for name in LADDER if not registry.STRATEGIES[name].broken]
 
 
 def dtype_of(name: str) -> str:
-    return "float32" if name == "exact" else "int32"
+    return "float32" if name in ("exact", *KEYS) else "int32"
 
 
 def contained(shown: gpureduce.Replay, number: int) -> list[int]:
@@ -73,10 +74,13 @@ def test_counters_and_what_the_values_contain(name: str):
     # What `exact` does depends on the numbers, and explain takes zeros.
     zeros = np.zeros(1003, np.float32)
     counted = gpureduce.replay(name, values=zeros, block=128) if name == "exact" else shown
-    told = gpureduce.explain(name, n=1003, block=128, dtype=dtype_of(name), sample=False)
+    how = {"segment_ids": shown.segment_ids} if name in KEYS else {"n": 1003, "sample": False}
+    told = gpureduce.explain(name, block=128, dtype=dtype_of(name), **how)
     assert counted.counters == counters_of(told)
     each_value_is_the_sum_of_the_elements_that_it_is_said_to_contain(name, shown)
-    if name in RIGHT and name != "exact":
+    if name in KEYS:
+        the_last_values_contain_the_elements_of_their_segments_once(shown)
+    elif name in RIGHT and name != "exact":
         the_last_value_contains_every_element_once(shown)
 
 
@@ -102,6 +106,54 @@ def the_last_value_contains_every_element_once(shown):
             for part in step.result_parts or step.parts if part is not None]  # fmt: skip
     whole = [one for one in sets if len(one) == 1003]
     assert whole and not any(one.twice or one.foreign for one in whole)
+
+
+def the_last_values_contain_the_elements_of_their_segments_once(shown):
+    assert shown.is_right and shown.unknown is None and shown.value == shown.expected
+    held = {}
+    for step in shown.steps:
+        if step.kind in ("store", "atomic") and shown.arrays[step.array].name == "out":
+            numbers = [offset // shown.arrays[step.array].element for offset in step.offsets]
+            held |= zip(numbers, step.result_parts or step.parts, strict=True)
+    for key in range(len(shown.value)):
+        of_key = [i for i, one in enumerate(shown.segment_ids) if one == key]
+        assert contained(shown, held[key]) == of_key and not shown.parts[held[key]].twice
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", KEYS)
+def test_sums_by_given_ids(name: str, dtype: str):
+    ids = np.arange(200) % 7
+    ids = np.sort(ids) if name == "key_sorted" else ids
+    values = np.linspace(-3, 3, 200).astype(dtype)
+    how = {"segment_ids": ids, "num_segments": 9}
+    shown = gpureduce.replay(name, values=values, beside=name, **how)
+    assert shown.is_right and shown.dtype == dtype and shown.segment_ids == tuple(ids.tolist())
+    assert len(shown.value) == 9 and shown.value[7:] == (0, 0) and shown.unknown is None
+    assert "of 9 segments are right within the rounding" in str(shown)
+    assert shown.beside.value == shown.value and shown.beside.segment_ids == shown.segment_ids
+    made = shown.as_dict()
+    assert made["value"] == [*shown.value] and made["segment_ids"] == ids.tolist()
+
+
+def test_arrays_of_sums_by_key_have_their_names_and_types():
+    shown = gpureduce.replay("key_fixed", 64)
+    found = {one.name: one.dtype for one in shown.arrays}
+    assert found == {"in": "float32", "key": "uint32", "out": "float32", "word": "fixed",
+                     "ticket": "uint32"}  # fmt: skip
+    assert "update word[0..5], up to 9 lanes at one address, one after another." in "\n".join(
+        shown.sentences
+    )
+    tiny = gpureduce.replay("key_fixed", values=[2.0**-34] * 40)  # its unit is 2^-32
+    assert tiny.is_right and set(tiny.value) == {0}
+
+
+def test_wrong_sums_by_key_are_told():
+    shown = gpureduce.replay("key_fixed", values=[1.0, 2.0**31, 2.0**31, 5.0])
+    assert not shown.is_right and [one[1] for one in shown.wrong] == [2.0**32]
+    assert "A sum came out as " in str(shown) and "4294967296" in str(shown)
+    every = gpureduce.replay("exact", segment_ids=[0, 2, 2])
+    assert every.is_right and every.value == (1, 0, 5) and "exactly right" in str(every)
 
 
 def test_an_element_that_is_left_out_is_not_in_the_sum():
@@ -246,6 +298,11 @@ def test_what_a_wrong_sum_contains(text: str, repeated: list[tuple[int, int, int
         "values of lanes 16 to 31.",
         "Line 23: lane 0 writes shared[0], no conflict.",
     ]),
+    ("key_warp", {"n": 40}, [
+        "Line 16: lanes 0 to 31 of warp 1 exchange values by __ballot_sync(): the condition holds "
+        "for lanes 0 to 7.",
+        "Line 20: lanes 0 to 31 of warp 0 exchange values by __shfl_sync(): lanes 1 to 31 get the "
+        "value of lane 0."]),
     ("atomic_thread", {"n": 64}, [
         "Line 14: lanes 0 to 31 of warp 0 update out[0], one after another."]),
     ("vector_load", {"n": 256, "dtype": "float64"}, [
@@ -292,6 +349,8 @@ def test_lanes_that_come_late_are_named_with_the_counts():
 
 def test_explain_names_the_replay():
     assert "gpureduce replay sequential" in str(gpureduce.explain("sequential", n=64, block=32))
+    keyed = gpureduce.explain("key_warp", segment_ids=[0, 1], block=64)
+    assert "gpureduce replay key_warp" in str(keyed) and keyed.block == 64
 
 
 def test_all_stores_of_exact_are_inside_of_their_arrays():
@@ -516,6 +575,16 @@ RACE = gpureduce.races("missing_barrier").races[0]
     (("sequential", None, {"dtype": "complex64"}), TypeError, "complex64"),
     (("sequential", None, {"schedule": "sideways"}), ValueError, "forward"),
     (("sequential", None, {"block": 33}), ValueError, "33"),
+    (("sequential", None, {"segment_ids": [0]}), ValueError, "takes no segment_ids"),
+    (("key_warp", None, {"num_segments": 3}), ValueError, "num_segments needs segment_ids"),
+    (("key_warp", 3, {"segment_ids": [0]}), ValueError, "leave n out"),
+    (("key_warp", None, {"segment_ids": [0], "values": [1, 2]}), ValueError, "but segment_ids 1"),
+    (("key_warp", None, {"segment_ids": [0.5]}), TypeError, "must be integers"),
+    (("key_warp", 10, {"dtype": "int32"}), TypeError, "float32, float64"),
+    (("key_warp", 10, {"grid": 2}), ValueError, "leave grid out"),
+    (("key_warp", 10, {"beside": "sequential"}), ValueError, "takes no segment_ids"),
+    (("key_sorted", None, {"segment_ids": [1, 0]}), ValueError, "in ascending order"),
+    (("key_warp", None, {"segment_ids": [2], "num_segments": 2}), ValueError, "segment_ids.0. is"),
 ])  # fmt: skip
 def test_wrong_arguments(how, error: type[Exception], words: str):
     name, n, more = (*how, *(None, {})[len(how) - 1 :])
@@ -660,6 +729,8 @@ def test_an_endless_loop_reaches_the_most_steps(loop: str):
 def test_a_notebook_shows_the_page_in_a_frame():
     shown = gpureduce.replay("sequential", 64)._repr_html_()
     assert shown.startswith('<iframe srcdoc="&lt;!DOCTYPE html&gt;') and shown.count('"') == 6
+    # JupyterLab removes the frame from a notebook that is not trusted, but not its text.
+    assert shown.endswith("to watch the replay of sequential: n=64, 41 steps.</iframe>")
 
 
 def test_a_frame_and_a_film(tmp_path):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_replay import LADDER, dtype_of
+from test_replay import KEYS, LADDER, dtype_of
 
 import gpureduce
 
@@ -40,6 +40,9 @@ class Browser:
 
     def open(self, path: Path, tail: str = "") -> None:
         self.driver.get(f"{path.as_uri()}{tail}")
+        self.wait()
+
+    def wait(self) -> None:
         self.driver.execute_async_script(
             "const done = arguments[0];"
             "const look = () => (page.ready ? done() : setTimeout(look, 5));"
@@ -108,7 +111,8 @@ return { wrong, counters, first, same: last === words() };
 
 @pytest.mark.parametrize("name", LADDER)
 def test_all_steps_of_a_strategy(name: str, browser: Browser, tmp_path: Path):
-    shown = gpureduce.replay(name, 130 if name != "exact" else 40, dtype=dtype_of(name))
+    n = 40 if name in ("exact", *KEYS) else 130
+    shown = gpureduce.replay(name, n, dtype=dtype_of(name))
     shown.save(tmp_path / "page.html")
     browser.open(tmp_path / "page.html")
     found = browser.run(ALL_STEPS)
@@ -145,6 +149,25 @@ def test_two_players_and_the_keyboard_alone(browser: Browser, tmp_path: Path):
     assert browser.driver.execute_async_script(script) > 2
     browser.press(" ")
     assert not browser.run("return page.timer")
+
+
+def test_a_notebook_shows_it_in_a_frame(browser: Browser, tmp_path: Path):
+    """As nbconvert, JupyterLab and VS Code do, whose outputs have this policy."""
+    policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'"
+    shown = gpureduce.replay("sequential", 64)
+    page = tmp_path / "notebook.html"
+    page.write_text(
+        f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{policy}; '
+        f'child-src https: data:"><p>Out[1]</p>{shown._repr_html_()}'
+    )
+    browser.driver.get(page.as_uri())
+    browser.driver.switch_to.frame(browser.driver.find_element("css selector", "iframe"))
+    browser.wait()
+    browser.driver.find_element("css selector", "[data-do=next]").click()
+    said = browser.run("return document.querySelector('.sentence').textContent")
+    assert said.endswith(shown.sentences[1])
+    browser.driver.switch_to.default_content()
+    assert browser.messages() == [] and browser.requests() == []
 
 
 def test_a_race_is_seen_at_once(tmp_path: Path):
@@ -243,11 +266,42 @@ def test_a_phone_and_the_dark(wide: int, scheme: str, tmp_path: Path):
 
 
 def test_it_measures_itself(browser: Browser, tmp_path: Path):
-    gpureduce.replay("sequential", 1024, block=256).save(tmp_path / "page.html")
+    gpureduce.replay("sequential", 64).save(tmp_path / "page.html")
     browser.open(tmp_path / "page.html", "?measure")
     measured = browser.run("return page.measured")
     assert measured["steps"] == browser.run("return longest().count")
-    assert measured["median"] < 16
+    assert 0 < measured["median"] <= measured["most"] and measured["frames"] >= 0
+
+
+def processor_times(browser: Browser) -> np.ndarray:
+    """The seconds that main threads of pages have run, and waited for a processor."""
+    found, names = np.zeros(2), [str(browser.driver.service.process.pid)]
+    for name in names:  # which grows
+        folder = Path("/proc", name)
+        names += " ".join(one.read_text() for one in folder.glob("task/*/children")).split()
+        if b"--type=renderer" in (folder / "cmdline").read_bytes():
+            found += [int(one) / 1e9 for one in (folder / "schedstat").read_text().split()[:2]]
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="needs Linux's schedstat")
+def test_a_step_is_drawn_in_16_ms_and_60_are_shown_a_second(browser: Browser, tmp_path: Path):
+    """A processor is needed for less than that; and where the page has one, it is so.
+
+    Other programs may have the processors meanwhile. The first time, the script is compiled.
+    """
+    gpureduce.replay("sequential", 1024, block=256).save(tmp_path / "page.html")
+    browser.open(tmp_path / "page.html")
+    for _ in range(4):
+        browser.driver.execute_async_script("measure().then(arguments[0])")
+        median, before = browser.run("return page.measured.median"), processor_times(browser)
+        play = "framesWhilePlaying().then(arguments[0])"
+        frames = browser.driver.execute_async_script(play)
+        ran, waited = processor_times(browser) - before
+        is_shown = waited > 0.1 or (median < 16 and frames > 57)
+        if is_quick := ran / (2 * frames) < 1 / 60 and is_shown:
+            break
+    assert is_quick, (median, frames, ran, waited)
 
 
 # What kinds of things the picture shows, at five steps of two kernels.

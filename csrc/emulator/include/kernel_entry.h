@@ -17,7 +17,17 @@ __attribute__((visibility("default"))) const void *
 gr_register_kernel(gr_any_kernel kernel, gr_kernel_caller caller, const char *const *names,
                    const unsigned *pointees, unsigned parameters, const gr_variable *variables);
 
-static const char *const gr_usual_names[] = {"in", "out", "n", "work", "ticket"};
+/* The names of parameters, which end with NULL. A kernel of sums by key has keys as the second. */
+static const char *const gr_usual_names[] = {"in", "out", "n", "work", "ticket", nullptr};
+static const char *const gr_key_names[] = {"in",   "key",  "out",    "n",
+                                           "keys", "word", "ticket", nullptr};
+
+template <typename... P> struct gr_names {
+    static constexpr auto list = gr_usual_names;
+};
+template <typename In, typename... P> struct gr_names<In, const unsigned *, P...> {
+    static constexpr auto list = gr_key_names;
+};
 
 template <typename P> struct gr_pointee {
     static constexpr unsigned bytes = 0;
@@ -41,7 +51,7 @@ template <typename... P> GR_UNTRACED void gr_call_kernel(gr_any_kernel kernel, v
 }
 
 template <typename... P>
-const void *kernel_entry(void (*kernel)(P...), const char *const *names = gr_usual_names)
+const void *kernel_entry(void (*kernel)(P...), const char *const *names = gr_names<P...>::list)
 {
     static constexpr unsigned pointees[] = {gr_pointee<P>::bytes..., 0};
     return gr_register_kernel(reinterpret_cast<gr_any_kernel>(kernel), gr_call_kernel<P...>, names,

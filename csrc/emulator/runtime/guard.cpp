@@ -135,7 +135,7 @@ static Element element_at(const Launch *launch, uintptr_t address)
     const Kernel *kernel = launch->kernel;
     uintptr_t first = 0, value = 0;
     size_t bytes = device_range_near(address, &first);
-    for (unsigned i = 0; bytes && i < kernel->parameters && i < 5; ++i) {
+    for (unsigned i = 0; bytes && i < kernel->parameters && kernel->names[i]; ++i) {
         if (!kernel->pointees[i])
             continue;
         memcpy(&value, launch->args[i], sizeof value);

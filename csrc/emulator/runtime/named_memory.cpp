@@ -14,7 +14,7 @@ std::vector<gr_memory> named_memory(const Launch *launch, const Shape &shape, ui
     const Kernel *kernel = launch->kernel;
     std::vector<gr_memory> found;
     uint64_t front = shared_front(shape);
-    for (unsigned i = 0; i < kernel->parameters && i < 5; ++i) {
+    for (unsigned i = 0; i < kernel->parameters && kernel->names[i]; ++i) {
         uintptr_t first, at = 0;
         uint32_t element = kernel->pointees[i];
         if (element)

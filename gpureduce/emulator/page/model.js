@@ -55,7 +55,7 @@ class Model {
     } else if (step.results) { // in a shuffle, lanes show what they pass: arrows show who gets it
       const [values, parts] = step.sources ? [step.values, step.parts] : [step.results, step.result_parts];
       step.lanes.forEach((lane, i) =>
-        set(this.registers, `${step.warpKey}.${lane}`, { value: values[i], part: this.part(parts, i) }));
+        set(this.registers, `${step.warpKey}.${lane}`, { value: values[i], part: this.part(parts, i), lanes: maskOf(step, values[i]) }));
     }
     if (step.line) {
       const place = `${step.file}:${step.line}`;
@@ -189,6 +189,13 @@ function upper(numbers, most) {
     else high = middle;
   }
   return low;
+}
+
+/* Votes return a bit for each lane. */
+function maskOf(step, value) {
+  if (!["__ballot_sync", "__match_any_sync"].includes(step.kind)) return undefined;
+  const lanes = Array.from({ length: LANES }, (_, lane) => lane).filter((lane) => (value >>> lane) & 1);
+  return `a mask of lanes: ${lanes.join(", ") || "none"}`;
 }
 
 function isBarrier(step) {

@@ -64,7 +64,8 @@ class Player {
       const times = this.model.times.get(`${file}:${number}`), at = warps.get(number);
       write(line.times, times ? `${times}×` : "");
       write(line.warps, at ? `w${at.length > 1 ? `${at[0]}-${at[at.length - 1]}` : at[0]}` : "");
-      if (isNow) {
+      if (isNow && line !== this.scrolledTo) {
+        this.scrolledTo = line;
         const top = line.root.offsetTop - code.clientHeight / 2;
         if (Math.abs(code.scrollTop - top) > code.clientHeight / 3) code.scrollTop = top;
       }
@@ -161,14 +162,14 @@ function goTo(number, player = page.players[0]) {
 }
 
 function showAll() {
-  const first = page.players[0];
+  const first = page.players[0], wide = byId("timeline").clientWidth; // before anything changes
   for (const one of page.players) one.show(one.target);
   page.players.forEach((one, i) => one.showCounters(page.players[1 - i] || null));
   const slider = byId("step");
   slider.value = longest().model.at;
   slider.setAttribute("aria-valuetext", first.model.step.sentence);
   page.linking ||= setTimeout(link, 300);
-  showTimeline();
+  showTimeline(wide);
 }
 
 /* Puts the step in the address, now and then: browsers allow few changes a second, and none of a
@@ -188,8 +189,8 @@ function longest() {
 }
 
 /* The marks of all steps, and where the players are. */
-function showTimeline() {
-  const canvas = byId("timeline"), ratio = window.devicePixelRatio || 1, wide = canvas.clientWidth;
+function showTimeline(wide) {
+  const canvas = byId("timeline"), ratio = window.devicePixelRatio || 1;
   const size = [wide, ratio, page.colours.paper].join();
   if (page.marksFor !== size) {
     page.marksFor = size;
@@ -265,7 +266,10 @@ function act(what) {
     },
     launch: () => goTo(model.firstOfLaunch.find((i) => i > at) ?? -1, player),
     play: () => play(!page.timer),
-    full: () => (document.fullscreenElement ? document.exitFullscreen() : document.documentElement.requestFullscreen()),
+    full: () => {
+      if (document.fullscreenElement) document.exitFullscreen();
+      else if (document.fullscreenEnabled) document.documentElement.requestFullscreen();
+    },
   };
   if (what !== "play") play(false);
   actions[what]();
@@ -279,8 +283,9 @@ function readColours() {
   page.colours.unknown = page.colours.line;
 }
 
-/* ?measure: how long each step takes to draw. */
-function measure() {
+/* ?measure: how long each step takes to draw, and how many frames a second are shown at 60 steps a
+ * second. */
+async function measure() {
   const player = longest(), times = [];
   for (let i = 0; i < player.count; i++) {
     const begin = performance.now();
@@ -289,12 +294,29 @@ function measure() {
   }
   times.sort((a, b) => a - b);
   const at = (share) => times[Math.floor(share * (times.length - 1))].toFixed(1);
-  page.measured = { steps: times.length, median: Number(at(0.5)), most: Number(at(0.99)) };
-  byId("legend").textContent = `${times.length} steps; to draw one: median ${at(0.5)} ms, 99% within ${at(0.99)} ms`;
+  const frames = Math.round(await framesWhilePlaying());
+  page.measured = { steps: times.length, median: Number(at(0.5)), most: Number(at(0.99)), frames };
+  byId("legend").textContent = `${times.length} steps; to draw one: median ${at(0.5)} ms, 99% within ${at(0.99)} ms; ${frames} frames a second`;
   goTo(0, player);
 }
 
+/* Plays 60 steps a second for two seconds. */
+async function framesWhilePlaying() {
+  goTo(0, longest());
+  byId("speed").value = "60";
+  for (let i = 0; i < 2; i++) await new Promise(requestAnimationFrame); // frames are late after a long script
+  play(true);
+  const seen = await new Promise((done) => {
+    const times = [];
+    const look = (now) => (times.push(now) && now - times[0] < 2000 && page.timer ? requestAnimationFrame(look) : done(times));
+    requestAnimationFrame(look);
+  });
+  play(false);
+  return (1000 * (seen.length - 1)) / (seen[seen.length - 1] - seen[0]);
+}
+
 function listen() {
+  document.querySelector('[data-do="full"]').hidden = !document.fullscreenEnabled; // by a frame, such as VS Code's
   byId("controls").addEventListener("click", (event) => {
     if (!event.target.dataset.do) return;
     if (event.detail) event.target.blur(); // a click of the mouse: keys are for the page again
@@ -350,7 +372,7 @@ async function start() {
   byId("step").max = longest().count - 1;
   listen();
   fromLink();
-  if (location.search.includes("measure")) measure();
+  if (location.search.includes("measure")) await measure();
   page.ready = true;
 }
 

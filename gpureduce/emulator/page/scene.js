@@ -108,7 +108,8 @@ function drawLanes(scene, model, block, only) {
       const ring = { runs: "ink", waits: "barrier", off: "diverged" }[status];
       scene.value(x, y, CELL, height, status === "new" ? null : held,
         { alpha, ring, role: "lane", status, lane, warp, title });
-      if (status === "ended") scene.line(x + 2, y + height - 3, x + CELL - 4, y + 2, "faint");
+      const ends = status === "ended" || (status === "runs" && model.step.kind === "end");
+      if (ends) scene.line(x + 2, y + height - 3, x + CELL - 4, y + 2, "faint");
       places.set(`${warp}.${lane}`, { x: x + CELL / 2, y: y + height });
     }
     scene.y += height + (only === null ? 1 : 2) + arcs;
@@ -181,24 +182,24 @@ function touched(model) {
   return new Map(model.wordsOf(model.step).map((word) => [word.key, model.step.kind]));
 }
 
-/* The words of a block's shared memory that a launch uses; without a launch, those of global
- * memory, except for the input. Sorted by their places. */
+/* The words of a block's shared memory that a launch uses; without a launch, those of arrays in
+ * global memory that are written. Sorted by their places. */
 function wordsOf(model, launch, block) {
   const name = `${launch}.${block}`;
   model.used ??= new Map();
   if (!model.used.has(name)) {
     const found = new Map();
+    const writes = model.steps.filter((one) => one.kind === "store" || one.kind === "atomic");
+    const written = new Set(writes.map((one) => model.data.arrays[one.array].base));
     for (const step of model.steps) {
       if (!ACCESSES.includes(step.kind)) continue;
       const array = model.data.arrays[step.array], isShared = array.space === "shared";
-      if (isShared ? step.launch !== launch : launch !== undefined) continue;
+      if (isShared ? step.launch !== launch : launch !== undefined || !written.has(array.base)) continue;
       for (const word of model.wordsOf(step))
         if (word.element === null && (!isShared || word.owner === block) && !found.has(word.key))
           found.set(word.key, { ...word, name: array.name, index: Math.floor((word.byte - array.base) / array.element) });
     }
-    const words = [...found.values()].sort((a, b) => a.byte - b.byte);
-    words.forEach((word, i) => found.set(word.key, i));
-    model.used.set(name, Object.assign(words, { places: found }));
+    model.used.set(name, [...found.values()].sort((a, b) => a.byte - b.byte));
   }
   return model.used.get(name);
 }
@@ -304,9 +305,9 @@ function hueOf(scene, element) {
 
 /* The words of other global arrays that were read or written. */
 function drawResults(scene, model) {
-  const now = touched(model), words = wordsOf(model), at = [...now.keys()].find((key) => words.places.has(key));
-  const first = Math.max(Math.min((words.places.get(at) ?? 0) - 8, words.length - 24), 0);
-  const shown = words.slice(first, first + 24).filter((word) => model.memory.has(word.key));
+  const now = touched(model), words = wordsOf(model).filter((word) => model.memory.has(word.key));
+  const at = words.findIndex((word) => now.has(word.key)), first = Math.max(Math.min(at - 8, words.length - 24), 0);
+  const shown = words.slice(first, first + 24);
   if (!shown.length) return;
   scene.heading("Sums in global memory", words.length > 24 ? `${words.length} words` : "");
   const wide = (LANES * CELL) / 12;
@@ -327,7 +328,7 @@ function drawContents(scene, model, held) {
   const value = Array.isArray(held.value) ? held.value.join(", ") : held.value;
   scene.heading(`${held.name}: ${value}`, "");
   scene.y += 8;
-  scene.text(LEFT, scene.y, part ? part.text : "not a plain sum of elements, or not known of which", { fill: "faint", role: "contents" });
+  scene.text(LEFT, scene.y, part ? part.text : held.lanes ?? "not a plain sum of elements, or not known of which", { fill: "faint", role: "contents" });
   scene.y += 4;
   if (!part) return;
   const count = Math.min(model.data.n, wide), each = wide / count;
