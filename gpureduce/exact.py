@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 import math
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,7 +32,6 @@ from gpureduce.core import (
     summation,
 )
 from gpureduce.core.checks import finite, shown, whole
-from gpureduce.core.dtypes import Array
 from gpureduce.core.moments import (
     DEVIATION,
     ELEMENT,
@@ -53,9 +51,9 @@ from gpureduce.core.statistics import (
     Call,
     Rows,
     given_means,
-    joined,
     mean_of,
     products_of,
+    segment_means,
     segment_variances,
     terms_of,
     variances_of,
@@ -355,19 +353,7 @@ def segment_mean(
     if arrays.lies_on_a_gpu(values):
         how = segment_ids, offsets, num_segments, dtype
         return ranges_on_device.by_segment(values, *how, _made_of(_MEAN, 0))
-    rows = Rows(values, segment_ids, offsets, num_segments, dtype)
-    result = rows.call.result(dtype)
-    part, found, n = dtypes.part_of(result), [], np.ones(1)
-    for one in rows.call.parts():
-
-        def alone(some: Array) -> Array:
-            return np.asarray(mean(some, axis=0, dtype=part))
-
-        means, n = rows.made(Finish(RATIO), part, alone, (one,))
-        found.append(means)
-    if rows.warns and (n == 0).any():
-        warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=2)
-    return rows.shaped(joined(found, result))
+    return segment_means(Rows(values, segment_ids, offsets, num_segments, dtype))
 
 
 def _segment_spread(

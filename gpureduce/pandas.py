@@ -118,13 +118,16 @@ class GroupBy(_Statistics):
         def all_of(columns: list[pd.Series]) -> list[Any]:
             width, kinds = len(columns), {column.dtype for column in columns}
             is_small = width > 1 and width * len(rows.ids) <= _AT_ONCE
-            if not (is_small and len(kinds) == 1 and _numbers(*kinds) in kinds):
-                return [self._one(kind, column, rows, size, how) for column in columns]
-            ids = rows.ids + size * np.arange(width)[:, None]
-            ids = np.where(rows.ids < 0, -1, ids).reshape(-1)
-            flat = pd.Series(np.concatenate([column.to_numpy() for column in columns]), copy=False)
-            rows_of_all = SomeRows(ids, np.tile(rows.counts, width))
-            return np.split(self._one(kind, flat, rows_of_all, size * width, how), width)
+            if is_small and len(kinds) == 1 and _numbers(*kinds) in kinds:
+                ids = rows.ids + size * np.arange(width)[:, None]
+                ids = np.where(rows.ids < 0, -1, ids).reshape(-1)
+                all_rows = SomeRows(ids, np.tile(rows.counts, width))
+                flat = pd.Series(np.concatenate([one.to_numpy() for one in columns]), copy=False)
+                made = np.split(self._one(kind, flat, all_rows, size * width, how), width)
+            else:
+                made = [self._one(kind, column, rows, size, how) for column in columns]
+            own = [one.dtype for one in columns]
+            return [*map(_narrowed, made, own)] if kind == "sum" else made
 
         found = _by_column(self._data, all_of, numeric_only, index, self._keys)
         return found if self._as_index else found.reset_index()
@@ -150,10 +153,12 @@ class GroupBy(_Statistics):
         if kind == "count":
             found = np.array(rows.counts)
         else:
-            values = column.to_numpy(own, na_value=0) if is_extension else column.to_numpy()
+            zero = np.zeros((), own)[()]
+            values = column.to_numpy(own, na_value=zero) if is_extension else column.to_numpy()
             options = {k: v for k, v in how.items() if k == "ddof"}
             found = getattr(exact, f"segment_{kind}")(values, rows, num_segments=size, **options)
         if is_extension and own is not None:
+            found = _narrowed(found, own) if kind == "sum" else found
             found = pd.array(found, _extension_of(found.dtype, dtype))
         ddof, least = how.get("ddof", 0), how.get("min_count", 0)
         if kind == "count" or not (is_extension or ddof > 1 or least > 0):
@@ -178,7 +183,8 @@ class ExactAccessor:
         """The sums of the values up to each, by column. `skipna`: a missing one is left out."""
 
         def one(column: pd.Series) -> Any:
-            values = column.to_numpy(_numbers_of(column, "cumsum"), na_value=0)
+            own = _numbers_of(column, "cumsum")
+            values = column.to_numpy(own, na_value=own.type(0))
             found = pd.Series(exact.cumsum(values))
             if isinstance(column.dtype, _Extension):
                 found = found.astype(_extension_of(found.dtype, column.dtype))
@@ -277,6 +283,14 @@ def _numbers_of(column: pd.Series, kind: str) -> np.dtype[Any]:
             "select other columns, or pass numeric_only=True"
         )
     return own
+
+
+def _narrowed(sums: Any, own: Any) -> Any:
+    """Sums of integers in the dtype of their column if it holds them all, as in pandas."""
+    if not isinstance(own, np.dtype) or own.kind not in "iu" or sums.dtype.kind != own.kind:
+        return sums
+    found = sums.astype(own)
+    return found if (found == sums).all() else sums
 
 
 def _extension_of(found: np.dtype[Any], like: Any) -> str:

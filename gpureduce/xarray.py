@@ -12,6 +12,7 @@ coordinates and attributes. Dask arrays stay lazy. `import gpureduce` alone does
 from __future__ import annotations
 
 import functools
+import math
 import sys
 import warnings
 from collections.abc import Hashable
@@ -22,8 +23,16 @@ import xarray as xr
 
 from gpureduce import exact
 from gpureduce.core.checks import finite, whole
+from gpureduce.core.statistics import Rows, segment_means, segment_variances
 
 __all__ = ["ExactAccessor", "Statistics", "Weighted"]
+
+_NAME = "gpureduce values"
+_OF_GROUPS = (  # of xarray's groups: without all of these, groups are reduced one by one
+    "encoded", "_obj", "_group_dim", "_restore_dim_order", "_maybe_unstack", "_maybe_reindex",
+)  # fmt: skip
+_AT_ONCE = 1 << 21  # numbers of a block of columns, which is copied in the order of the groups
+_LEAST_COLUMNS = 64
 
 Dims = Any  # a name, an iterable of names, ... or None, as in xarray
 
@@ -79,7 +88,9 @@ class Statistics:
         elif dim is not None:
             raise TypeError("pass dim to coarsen(...), not to its statistics")
         made = functools.partial(_reduced, kind=kind, skipna=skipna, **how)
-        return self._of.reduce(made, keep_attrs=keep_attrs, **more)
+        is_plain = not more.keys() - {"dim", "numeric_only"}
+        found = _by_segment(self._of, dim, keep_attrs, made) if is_plain else None
+        return self._of.reduce(made, keep_attrs=keep_attrs, **more) if found is None else found
 
 
 class ExactAccessor(Statistics):
@@ -177,6 +188,80 @@ def _no_numbers(name: Any, dtype: object, kind: str) -> TypeError:
         f"{name!r} has the dtype {dtype}, of which there is no exact {kind}: leave it out, or take "
         f"xarray's own {kind}"
     )
+
+
+def _by_segment(groups: Any, dim: Dims, keep_attrs: bool | None, reduce: Any) -> Any:
+    """What `groups.reduce` returns for arrays in memory, in one go. None of anything else."""
+    if not all(hasattr(groups, one) for one in _OF_GROUPS):
+        return None
+    obj, along, encoded = groups._obj, groups._group_dim, groups.encoded
+    is_frame = isinstance(obj, xr.Dataset)
+    data = obj if is_frame else obj.to_dataset(name=_NAME)
+    dim = [along] if dim is None else data.dims if dim is ... else dim
+    reduced = {dim} if isinstance(dim, str) else {*dim}
+    kept = {
+        name: x.variable for name, x in data.data_vars.items()
+        if x.dtype.kind in "biufc" or not reduced & {*x.dims}  # text, which stays as it is
+    }  # fmt: skip
+    in_memory = all(isinstance(x.data, np.ndarray) for x in kept.values())
+    all_rows = np.arange(data.sizes[along])
+    rows = [all_rows[one] for one in encoded.group_indices or () if one]
+    if along not in reduced or not reduced <= {*data.dims} or not in_memory or not rows:
+        return None
+    offsets, order = np.cumsum([0, *map(len, rows)]), np.concatenate(rows)
+    is_in_order = (np.diff(order) == 1).all()
+    which = slice(order[0], order[-1] + 1) if is_in_order else order  # a slice copies nothing
+    keeps = keep_attrs if keep_attrs is not None else xr.get_options()["keep_attrs"]
+    made: dict[Hashable, Any] = {}
+    for name, x in kept.items():
+        kinds = [along], [*reduced - {along}], [one for one in x.dims if one not in reduced]
+        first, others, last = ([one for one in some if one in x.dims] for some in kinds)
+        cells = x.transpose(*first, *others, *last).data
+        if first:
+            sizes = (math.prod(x.sizes[one] for one in some) for some in (first, others, last))
+            found = _segments(cells.reshape(*sizes), which, offsets, **reduce.keywords)
+        else:  # the same for all groups
+            axes = tuple(range(len(others))) if x.ndim else None  # as xarray
+            found = np.repeat(np.asarray(reduce(cells, axes))[None], len(rows), axis=0)
+        found = found.reshape(len(rows), *(x.sizes[one] for one in last))
+        made[name] = [*encoded.unique_coord.dims, *last], found, x.attrs if keeps else {}
+    found = data.drop_dims(reduced).drop_vars(data.data_vars, errors="ignore").assign(made)
+    found.attrs = data.attrs if keeps else {}
+    if not is_frame:
+        found = groups._restore_dim_order(found[_NAME].rename(obj.name))
+    found = groups._maybe_unstack(found.assign_coords(encoded.coords))
+    found = groups._maybe_reindex(found)
+    periods = getattr(groups, "_dim", None)  # of resample
+    return found if periods is None else found.rename({encoded.unique_coord.dims[0]: periods})
+
+
+def _segments(
+    x: Any, some: Any, offsets: Any, kind: str, skipna: bool | None, min_count: int = 0,
+    ddof: float = 0,
+) -> Any:  # fmt: skip
+    """Sums and statistics of segments of some rows along the first two of three axes."""
+    found, skips = [], (skipna is None or skipna) and x.dtype.kind in "fc"
+    step = max(_LEAST_COLUMNS, _AT_ONCE // max(1, x.shape[1] * int(offsets[-1])))
+    for first in range(0, max(1, x.shape[2]), step):
+        columns, mask = x[some, :, first : first + step], None
+        if skips and (missing := np.isnan(columns)).any():
+            columns = columns.copy() if isinstance(some, slice) else columns
+            columns[missing] = 0
+            mask = ~missing.reshape(-1, columns.shape[2])
+        columns = columns.reshape(-1, columns.shape[2])
+        rows = Rows(columns, None, offsets * x.shape[1], None, None, mask)
+        rows.warns, rows.call.skips_nan = False, skips
+        if kind == "mean":
+            found.append(segment_means(rows))
+        elif kind != "sum":
+            found.append(segment_variances(rows, ddof, root=kind == "std"))
+        else:
+            found.append(exact.segment_sum(columns, offsets=rows.segments.offsets))
+        if kind == "sum" and skips and min_count:
+            present = np.ones(columns.shape, np.bool_) if mask is None else mask
+            counts = exact.segment_sum(present, offsets=rows.segments.offsets)
+            found[-1][counts < min_count] = np.nan
+    return np.concatenate(found, axis=1)
 
 
 def _reduced(

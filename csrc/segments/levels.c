@@ -53,7 +53,8 @@ bool gr_choose_levels(gr_host_segments *job)
     int most_of_squares = ((GR_LEVELS - OF_X) * spacing - 3 - 2 * fraction) / 2;
     most = most < most_of_squares ? most : most_of_squares;
     size_t many = gr_take_samples(job, samples);
-    job->levels.pivot = choose_pivot(samples, many);
+    bool has_missing = job->request->sums.finish->counts_results; /* which are 0 */
+    job->levels.pivot = has_missing ? 0 : choose_pivot(samples, many);
     for (size_t i = 0; i < many; i++)
         samples[i] -= job->levels.pivot;
     size_t found = gr_count_fields(samples, many, counts, &range);

@@ -35,7 +35,8 @@ typedef struct {
  * unknown[i] becomes 1 if the sums do not prove result i. 0 / 0 is a nan. */
 typedef struct {
     gr_finish_how how;
-    const int64_t *counts; /* rows of each segment */
+    const int64_t *counts; /* rows of each segment, or values of each result */
+    bool counts_results;
     unsigned char *out, *unknown;
 } gr_segment_finish;
 

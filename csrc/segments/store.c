@@ -60,12 +60,13 @@ void gr_store_results(const gr_host_segments *job, const double *planes, size_t 
     const gr_segment_finish *finish = job->request->sums.finish;
     const gr_finish_how *how = &finish->how;
     size_t each = job->columns / (size_t)how->parts; /* results of a segment */
+    bool by_one = finish->counts_results || each == 1;
     for (size_t end = first + n, some; first < end; first += some, planes += some) {
         double counts[BATCH];
         gr_finish_planes from = {.n = counts, .stride = stride};
         some = gr_least(BATCH, end - first);
         for (size_t i = 0; i < some; i++)
-            counts[i] = (double)finish->counts[each == 1 ? first + i : (first + i) / each];
+            counts[i] = (double)finish->counts[by_one ? first + i : (first + i) / each];
         for (int i = 0; i < how->first_count; i++)
             from.first[i] = planes + (size_t)i * 4 * stride;
         for (int i = 0; i < how->second_count; i++)

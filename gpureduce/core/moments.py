@@ -68,15 +68,19 @@ def results(
 
 def by_segment(
     how: Finish, arrays: Sequence[Array], segments: Segments, part: np.dtype[Any],
-    alone: Callable[[Array], Array],
+    alone: Callable[[Array], Array], counts: Array | None = None,
 ) -> tuple[Array, Array]:  # fmt: skip
     """The results of all segments, flat, and the number of rows of each segment.
+
+    `counts` are the numbers of values of each segment and column, if missing ones are 0.
 
     `arrays` are the real parts of the values. `alone` computes segments with equal numbers of rows,
     where the sums do not prove the result, from a column of row numbers for each.
     """
     rows, columns = len(arrays[0]), int(np.prod(arrays[0].shape[1:], dtype=np.int64))
-    counts = np.ascontiguousarray(run_host.counts_by_segment(segments, rows), np.int64)
+    if counts is None:
+        counts = run_host.counts_by_segment(segments, rows)
+    counts = np.ascontiguousarray(counts, np.int64)
     size = (segments.size * columns,)
     out, unknown = (segments.empty(size, dtype) for dtype in (part, np.dtype(np.bool_)))
     pieces = [piece for array in arrays for piece in in_floats(array)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -220,10 +221,12 @@ class Rows:
     """The values, the groups and the result dtypes of a call by segment."""
 
     def __init__(
-        self, values: object, ids: object, offsets: object, size: object, dtype: object
-    ) -> None:
+        self, values: object, ids: object, offsets: object, size: object, dtype: object,
+        mask: Array | None = None,
+    ) -> None:  # fmt: skip
+        """`mask`: which values count. The others must be 0."""
         segments.check_arguments(arrays.as_array(values), ids, offsets)
-        self.call = Call(values, 0, False, True)
+        self.call = Call(values, 0, False, True if mask is None else mask)
         self.array = self.call.array
         count = None if size is None else whole("num_segments", size, 0, groups.MOST_SEGMENTS)
         self.segments = groups.Segments(ids, offsets, count).checked(self.array)
@@ -231,32 +234,53 @@ class Rows:
         self.dtype: Any = dtype
 
     def made(
-        self, how: Finish, part: np.dtype[Any], alone: Any,
+        self, how: Finish, part: np.dtype[Any], alone: Callable[[Call], Array],
         arrays: tuple[Array, ...] | None = None,
     ) -> tuple[Array, Array]:  # fmt: skip
         """Flat results and numbers of rows. `alone` computes segments along the first axis."""
-        some = self.call.parts() if arrays is None else arrays
+        some, counts, mask = arrays or self.call.parts(), None, self.call.mask
 
         def again(rows: Array) -> Array:
-            return np.asarray(alone(some[0][rows] if len(some) == 1 else self.array[rows]))
+            array = some[0][rows] if len(some) == 1 else self.array[rows]
+            return alone(Call(array, 0, False, True if mask is None else mask[rows]))
 
-        return by_segment(how, some, self.segments, part, again)
+        if mask is None:
+            return by_segment(how, some, self.segments, part, again)
+        ids, offsets, size = self.segments[:3]
+        counts = segments.segment_sum(mask, ids, offsets=offsets, num_segments=size, timing=False)
+        return by_segment(how, some, self.segments, part, again, counts.value)
 
     def shaped(self, flat: Array) -> Any:
         return flat.reshape(self.segments.size, *self.array.shape[1:])
 
 
+def segment_means(rows: Rows) -> Any:
+    result = rows.call.result(rows.dtype)
+    part, found, n = dtypes.part_of(result), [], np.ones(1)
+    for one in rows.call.parts():
+
+        def alone(call: Call) -> Array:
+            return _means(call, call.counts(), part)
+
+        means, n = rows.made(Finish(RATIO), part, alone, (one,))
+        found.append(means)
+    if rows.warns and (n == 0).any():
+        warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=3)
+    return rows.shaped(joined(found, result))
+
+
 def segment_variances(rows: Rows, ddof: float, *, root: bool) -> Any:
     part, ddof = _real(rows.call, rows.dtype), finite("ddof", ddof)
 
-    def alone(some: Array) -> Array:
-        call = Call(some, 0, False, True)
-        return np.asarray(call.stored(_variances(call, part, ddof, None, root)[0], None))
+    def alone(call: Call) -> Array:
+        return _variances(call, part, ddof, None, root)[0]
 
     how = Finish(VARIANCE, root, ddof, len(rows.call.parts()))
     found, n = rows.made(how, part, alone)
     if rows.warns and (n <= ddof).any():
         warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=4)
+    if rows.call.skips_nan:
+        found[np.repeat(n.reshape(-1), found.size // max(n.size, 1)) <= ddof] = np.nan
     return rows.shaped(found)
 
 

@@ -96,15 +96,49 @@ def test_bits_are_those_of_each_group_in_any_order(dtype):
             np.testing.assert_array_equal(found.to_numpy(), np.array(right))
 
 
+NULLABLE = ["Int8", "Int16", "Int32", "Int64", "UInt8", "UInt32", "UInt64", "boolean", "Float32",
+            "Float64", *(f"{name}[pyarrow]" for name in ("int8", "int32", "uint16", "int64", "bool",
+            "float", "double"))]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [*NULLABLE, "int8", "uint16", "int32", "uint64", "bool", "f8"])
+@pytest.mark.parametrize("name", ["sum", "mean", "var", "std", "count"])
+def test_dtypes_are_those_of_pandas(dtype, name):
+    """A sum of integers has the dtype of its column, or 64 bits if one of the sums needs more."""
+    if "pyarrow" in dtype:
+        pytest.importorskip("pyarrow")
+    for big in (1, 100, 2**30):
+        values = [big, 0, big, 1, None, None] if dtype in NULLABLE else [big, 0, big, 1, 1, 0]
+        try:
+            column = pd.Series(values, dtype=dtype)
+        except (OverflowError, TypeError, ValueError):  # too big
+            continue
+        for k in ([0, 0, 0, 1, 1, 2], pd.Categorical([1] * 6, categories=[0, 1])):
+            data = pd.DataFrame({"k": k, "x": column})
+            for how in [{}, {"min_count": 1}] if name == "sum" else [{}]:
+                right = getattr(data.groupby("k", observed=False)["x"], name)(**how)
+                found = getattr(gp.groupby(data, "k", observed=False)["x"], name)(**how)
+                keeps = name != "std" or not dtype.lower().startswith("float")
+                pd.testing.assert_series_equal(found, right, rtol=1e-6, check_dtype=keeps)
+
+
+@pytest.mark.parametrize("rows", [9, 90_000])  # whose columns are added up together, or not
+def test_each_column_of_sums_has_its_own_dtype(rows):
+    k = np.arange(rows) % 2
+    data = pd.DataFrame(
+        {"k": k, "x": np.full(rows, 100, "i1"), "y": (k - 1).astype("i1") * (k > 5)}
+    )
+    found = gp.groupby(data, "k").sum()
+    assert [str(one) for one in found.dtypes] == ["int64", "int8"]
+
+
 def test_arrow_and_wide_integers():
     pytest.importorskip("pyarrow")
     data = FRAME[["city", "F64", "I64"]].astype({"F64": "double[pyarrow]", "I64": "int64[pyarrow]"})
     for name in ("sum", "mean", "std", "count"):
         right = getattr(data.groupby("city"), name)()
         found = getattr(gp.groupby(data, "city"), name)()
-        pd.testing.assert_frame_equal(
-            found, right, rtol=1e-9, atol=1e-12, check_dtype=name != "count"
-        )
+        pd.testing.assert_frame_equal(found, right, rtol=1e-9, atol=1e-12)
     wide = pd.DataFrame({"k": [1, 1, 1], "x": pd.array([2**62 + 1, None, 2**61], dtype="Int64")})
     assert gp.groupby(wide, "k").sum()["x"].tolist() == [2**62 + 2**61 + 1]
 

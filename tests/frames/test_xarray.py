@@ -10,7 +10,7 @@ import pytest
 from gpureduce import exact
 
 xr = pytest.importorskip("xarray")
-pytest.importorskip("gpureduce.xarray")
+gx = pytest.importorskip("gpureduce.xarray")
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 RNG = np.random.default_rng(8)
@@ -101,6 +101,71 @@ def test_groups_are_those_of_xarray(data, kind):
           getattr(data.t2m.groupby("time.month"), kind)(...))  # fmt: skip
 
 
+GROUPINGS = {
+    "month": lambda x: x.groupby("time.month"),
+    "missing labels": lambda x: x.groupby("label"),
+    "missing numbers": lambda x: x.groupby("number"),
+    "two dimensions": lambda x: x.groupby("area"),
+    "two dimensions, missing": lambda x: x.groupby_bins("area", [3, 6, 7, 7.5, 30]),
+    "empty bins": lambda x: x.groupby_bins("lat", [-9, -5, 0.5, 1, 9], labels=[*"dcba"]),
+    # Without `area`: where no group has two elements, xarray keeps coordinates of an array.
+    "by itself": lambda x: type(x)(x._of.drop_vars("area", errors="ignore")).groupby("lat"),
+    "labels": lambda x: x.groupby(number=xr.groupers.UniqueGrouper(labels=[5.0, 2.0, 1.0])),
+    "absent labels": lambda x: x.groupby(number=xr.groupers.UniqueGrouper(labels=[7.0, 1.0])),
+    "two groupers": lambda x: x.groupby({
+        "label": xr.groupers.UniqueGrouper(), "lat": xr.groupers.BinGrouper([-1, 1.5, 9])}),
+    "two along one": lambda x: x.groupby(["label", "time.season"]),
+    "overlap": lambda x: x.groupby(time=xr.groupers.SeasonGrouper(["DJF", "JFM", "JJAS"])),
+    "seasons": lambda x: x.resample(time=xr.groupers.SeasonResampler(["DJF", "MAM", "JJASON"])),
+    "periods": lambda x: x.resample(time="QS-FEB"),
+    "more periods": lambda x: x.resample(time="7D"),
+}  # fmt: skip
+
+
+def same(found, right):
+    xr.testing.assert_identical(found, right)
+    assert [*found.coords] == [*right.coords] and found.dims == right.dims
+    if isinstance(right, xr.Dataset):
+        assert [*found] == [*right]
+        for name in right.variables:
+            assert found[name].dims == right[name].dims and found[name].dtype == right[name].dtype
+    else:
+        assert found.dtype == right.dtype
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("grouping", GROUPINGS)
+def test_all_groups_at_once_are_those_one_by_one(kind, grouping, monkeypatch):
+    """By segments of one call: the bits, names and coordinates of groups that are reduced alone."""
+    data = dataset().assign_coords(
+        label=("time", np.array([*"abcabd"] * 4, object)), scalar=3.0,
+        number=("time", np.array([2, 1, 5, np.nan] * 6)),
+    )  # fmt: skip
+    data["label"][[3, 9]] = None
+    data["small"] = data.t2m.astype("f2")
+    data["still"] = ("lat", np.arange(4) / 3)
+    data["text"] = ("time", np.array([*"text"] * 6))
+    swapped = data.t2m.transpose("lon", "lat", "time")
+    whole = data.t2m.fillna(1.25)[:, ::-1, ::2]
+    calls = [(of, {}) for of in (data, data.t2m, swapped, data.z, data.ok)]
+    calls += [(data.t2m, {"dim": dim}) for dim in (..., ["time", "lat"], [])]
+    calls += [(of, how | {"keep_attrs": False}) for of in (whole, data) for how in KINDS[kind]]
+    for of, how in calls:
+        try:
+            groups = GROUPINGS[grouping](of.exact)
+        except (AttributeError, KeyError, ValueError):  # older than the grouper, or not of these
+            continue
+        with monkeypatch.context() as alone:
+            alone.setattr(gx, "_by_segment", lambda *args: None)
+            try:
+                right = getattr(groups, kind)(**how)
+            except (TypeError, ValueError) as error:  # of text, dims or absent labels
+                with pytest.raises(type(error)):
+                    getattr(groups, kind)(**how)
+                continue
+        same(getattr(groups, kind)(**how), right)
+
+
 def test_weights_are_those_of_xarray(data):
     area, days = data.area, data.time.dt.days_in_month
     zero = days * (data.n > 99)
@@ -131,6 +196,23 @@ def test_bits_do_not_depend_on_chunks():
             np.testing.assert_array_equal(found, np.array(parts))
             mean = some.exact.weighted(w).mean("t")
             np.testing.assert_array_equal(mean, exact.average(x.values, 0, w.values))
+
+
+@pytest.mark.parametrize("scale", [0.125, 1e-9, 1e200])
+@pytest.mark.parametrize("groups", [5, 500])  # long and short
+@pytest.mark.parametrize("is_rare", [False, True])
+def test_missing_numbers_beside_close_ones(scale, groups, is_rare):
+    """Missing numbers count as zeros, far from the others, in sums of many columns at once."""
+    x = 1e8 + scale * RNG.integers(0, 9, (4000, 3))
+    x[[7, 3001], [0, 2]] = np.nan
+    if not is_rare:
+        x[1::7, 0], x[3990:, 1], x[5::250, 2] = np.nan, np.nan, np.inf
+    data = xr.DataArray(x, dims=("t", "y"), coords={"k": ("t", np.arange(4000) * 7 % groups)})
+    for dtype, kind in itertools.product(("f8", "f4", "c16"), KINDS):
+        some, of = data.astype(dtype), getattr(exact, f"nan{kind}")
+        parts = [of(some.values[some.k.values == k], axis=0) for k in range(groups)]
+        found = getattr(some.exact.groupby("k"), kind)()
+        np.testing.assert_array_equal(found, np.array(parts))
 
 
 def test_issue_10026_of_xarray():

@@ -208,7 +208,9 @@ PyObject *gr_py_finish_segments(PyObject *Py_UNUSED(module), PyObject *args)
     describe_inputs(&asked);
     size_t columns = all->values.columns, parts = (size_t)how->parts;
     size_t count = (size_t)PyArray_SIZE(asked.out);
-    finish.counts = gr_data_of(counts, (size_t)segments * sizeof(int64_t));
+    finish.counts_results = PyArray_Check(counts) && PyArray_NDIM((PyArrayObject *)counts) == 2;
+    size_t numbers = finish.counts_results ? count : (size_t)segments;
+    finish.counts = gr_data_of(counts, numbers * sizeof(int64_t));
     finish.out = gr_data_of((PyObject *)asked.out, count * gr_load_size(how->target));
     finish.unknown = gr_data_of(unknown, count);
     if ((!finish.counts || !finish.out || !finish.unknown || columns % parts != 0 ||
