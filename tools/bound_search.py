@@ -198,8 +198,6 @@ def laid_out(rng: np.random.Generator, values: Array) -> Array:
 
 @dataclass
 class Found:
-    """The results of the search."""
-
     cases: int = 0
     refused: collections.Counter[str] = field(default_factory=collections.Counter)
     not_finite: int = 0
@@ -311,7 +309,6 @@ def _check(
 
 
 def search(cases: int, seed: int, kernel_share: float = 0.3) -> Found:
-    """Runs at least `cases` cases."""
     found, rng = Found(), random.Random(seed)
     data = np.random.default_rng(seed)
     while found.cases < cases:

@@ -30,7 +30,6 @@ def dtype_of(name: str) -> str:
 
 
 def contained(shown: gpureduce.Replay, number: int) -> list[int]:
-    """The elements of a set."""
     return [first + step * i for first, step, count in shown.parts[number].runs()
             for i in range(count)]  # fmt: skip
 

@@ -333,7 +333,6 @@ _MAKERS: tuple[tuple[int, Callable[[Random, int], Call]], ...] = (
 
 
 def call_of(rng: Random, most: int) -> Call:
-    """One of the public calls, with up to `most` elements."""
     (maker,) = rng.choices([m for _, m in _MAKERS], [w for w, _ in _MAKERS])
     return maker(rng, most)
 
