@@ -42,7 +42,6 @@ def lost(before: Any, after: Any, where: str = "") -> Iterator[str]:
 
 
 def main() -> int:
-    """Returns 1 if something is gone."""
     git = ["git", "-C", ROOT]
     tags = subprocess.check_output([*git, "tag", "--sort=-creatordate", "--merged"], text=True)
     version = runpy.run_path(str(ROOT / "gpureduce" / "version.py"))["VERSION"]

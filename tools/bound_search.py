@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import collections
-import contextlib
 import math
 import random
 import re
@@ -19,6 +18,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
+from unittest import mock
 
 import ml_dtypes
 import numpy as np
@@ -198,8 +198,6 @@ def laid_out(rng: np.random.Generator, values: Array) -> Array:
 
 @dataclass
 class Found:
-    """The results of the search."""
-
     cases: int = 0
     refused: collections.Counter[str] = field(default_factory=collections.Counter)
     not_finite: int = 0
@@ -272,16 +270,6 @@ def _parts(value: Any, array: Array) -> Iterator[tuple[float, Array]]:
         yield float(value), array
 
 
-@contextlib.contextmanager
-def _packed_by(number: int) -> Iterator[None]:
-    before = arrays.PACK_ELEMENTS
-    arrays.PACK_ELEMENTS = number
-    try:
-        yield
-    finally:
-        arrays.PACK_ELEMENTS = before
-
-
 def _check(
     found: Found, name: str, how: dict[str, Any], array: Array, flat: Array, sums: Any
 ) -> None:
@@ -321,7 +309,6 @@ def _check(
 
 
 def search(cases: int, seed: int, kernel_share: float = 0.3) -> Found:
-    """Runs at least `cases` cases."""
     found, rng = Found(), random.Random(seed)
     data = np.random.default_rng(seed)
     while found.cases < cases:
@@ -341,7 +328,8 @@ def search(cases: int, seed: int, kernel_share: float = 0.3) -> Found:
         if order == "lockstep" and rng.random() < 0.9:
             order = "forward"
         pack = rng.choice([1 << 22, 1 << 22, 64, 7])
-        with _packed_by(pack), gpureduce.emulator.schedule(order, rng.randrange(100)):
+        packed = mock.patch.object(arrays, "PACK_ELEMENTS", pack)
+        with packed, gpureduce.emulator.schedule(order, rng.randrange(100)):
             for strategy, launch in _strategies(rng, kernel_share):
                 _check(found, strategy, how | launch, array, flat, sums)
     return found

@@ -36,7 +36,6 @@ KINDS = ("any bits", "finite", "near", "narrow", "small", "few fraction bits", "
 
 
 def dtype_of(name: str) -> np.dtype:
-    """The NumPy dtype of a name."""
     return np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
 
 
@@ -115,7 +114,6 @@ def bits_of(array: np.ndarray, strategy: str, axis: int | None = None) -> bytes:
 
 
 def digest(name: str, number: int, count: int, single: int) -> dict[str, str]:
-    """The digests of a part, by strategy."""
     hashes = {strategy: hashlib.sha256() for strategy in STRATEGIES}
     part = Part(name, number)
     matrix = part.matrix(count)
@@ -131,7 +129,6 @@ def digest(name: str, number: int, count: int, single: int) -> dict[str, str]:
 
 
 def record(wanted: int, wanted_single: int, names: tuple[str, ...]) -> dict[str, object]:
-    """The digests of all dtypes."""
     count, single = wanted // PARTS, wanted_single // PARTS
     begun = time.monotonic()
     digests = {}
@@ -148,7 +145,6 @@ def record(wanted: int, wanted_single: int, names: tuple[str, ...]) -> dict[str,
 
 
 def compare(paths: list[Path]) -> int:
-    """Prints what differs between two files. Returns 1 if anything does."""
     first, second = (json.loads(path.read_text()) for path in paths)
     if first["arrays"] != second["arrays"] or first["digests"].keys() != second["digests"].keys():
         print("the files are of other arrays")
@@ -168,7 +164,6 @@ def compare(paths: list[Path]) -> int:
 
 
 def main() -> int:
-    """Writes or compares digests."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--arrays", type=int, default=100_000, help="rows, of each dtype")
     parser.add_argument("--single", type=int, default=5_000, help="single arrays, of each dtype")

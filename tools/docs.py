@@ -43,7 +43,6 @@ MODULES = (
 
 
 def sources() -> list[Path]:
-    """The Markdown files of the repository."""
     pages = [path for path in sorted(DOCS.rglob("*.md")) if "_build" not in path.parts]
     return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *pages]
 
@@ -99,7 +98,6 @@ def run_examples() -> int:
 
 
 def build(builder: str, folder: Path) -> int:
-    """Runs Sphinx. Returns its exit status."""
     from sphinx.cmd.build import main
 
     trees = DOCS / "_build" / "doctrees"
@@ -155,7 +153,6 @@ def broken_files() -> list[str]:
 
 
 def main() -> int:
-    """Runs all checks. Returns 0 if all pass."""
     start = time.monotonic()
     os.environ |= {"GPUREDUCE_BACKEND": "emulator", "MPLBACKEND": "Agg"}
     os.chdir(ROOT)  # examples read notebooks/data

@@ -41,7 +41,6 @@ GOALS = (
 
 
 def contenders(library: Any, case: Row) -> Iterator[Contender]:
-    """All ways to add the values of a case."""
     kind, count = "f" if case["dtype"] == "float32" else "d", case["segments"]
     made = library.exact_additions_begin(
         case["n"], count, kind.encode(), case["ids"] == "power law", case["data"] == "spread"
@@ -106,7 +105,6 @@ def ratio(row: Row, rows: list[Row]) -> float:
 
 
 def missed(rows: list[Row]) -> list[str]:
-    """The goals that the rows miss."""
     return [
         f"{name}: {ratio(row, rows):.2f} times {BASE['f']}, not {most}: "
         + ", ".join(str(row[k]) for k in CASE)
@@ -116,7 +114,6 @@ def missed(rows: list[Row]) -> list[str]:
 
 
 def text(made: Row) -> str:
-    """A record as text."""
     head = ["values", "sums", "ids", "range", "by", "ms", "ratio", "MB"]
     rows = made["rows"]
     lines = [
@@ -128,7 +125,6 @@ def text(made: Row) -> str:
 
 
 def main() -> None:
-    """Measures, prints, and writes a record."""
     library = ctypes.CDLL(str(Path(sys.argv[1]).resolve()))
     library.exact_additions_begin.restype = ctypes.c_char_p
     kinds = (ctypes.c_size_t, ctypes.c_int, ctypes.c_char, ctypes.c_int, ctypes.c_int)

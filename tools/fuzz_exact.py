@@ -192,7 +192,6 @@ def write(path: Path, device: str, run: dict[str, Any]) -> None:
 
 
 def main() -> int:
-    """Fuzzes the dtypes of the command line, then tries ways to add up."""
     names = [*FLOATS, *COMPLEX]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("of", nargs="+", choices=GROUPS)

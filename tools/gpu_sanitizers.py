@@ -56,7 +56,6 @@ def compile_outside(folder: str) -> None:
 
 
 def main() -> int:
-    """Runs every tool. Returns 0 if all were clean."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--record", type=Path)
     parser.add_argument("--tool", action="append", choices=SHARES, help="only these")

@@ -112,7 +112,6 @@ def compared(before: dict[str, int], after: dict[str, int]) -> list[str]:
 
 
 def main() -> int:
-    """Returns 1 if a call became slower."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--baseline", type=Path, default=BASELINE)
     parser.add_argument("--update", action="store_true", help="write the baseline")

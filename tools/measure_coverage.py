@@ -38,7 +38,6 @@ data_file = {folder}/data
 _RAISING_SIGNALS = [
     "tests/core/test_interrupted.py",
     "tests/core/test_long_calls.py",
-    "tests/core/test_long_calls_interrupted.py",
     "tests/tools/test_fuzz.py::test_slice[interrupts]",
 ]
 Folders = dict[str, collections.Counter[str]]
@@ -101,12 +100,10 @@ def of_c(tree: Path) -> Folders:
 
 
 def total(folders: Iterable[collections.Counter[str]]) -> collections.Counter[str]:
-    """The sums of all folders' counts."""
     return sum(folders, collections.Counter())
 
 
 def show(title: str, folders: Folders) -> None:
-    """A table of percentages."""
     print(f"\n{title:<40}   lines     run  branches     run")
     for name, count in [*sorted(folders.items()), ("total", total(folders.values()))]:
         row = f"{name:<40} {count['lines']:>7} {count['lines_run'] / count['lines']:>7.1%}"
@@ -116,7 +113,6 @@ def show(title: str, folders: Folders) -> None:
 
 
 def main() -> int:
-    """Build, run, print; the exit status is 1 if a test failed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("tests", nargs="*", metavar="TEST", help="as for pytest (default: all)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the counts here, too")

@@ -25,7 +25,6 @@ LOST, TWICE = 0.1, 0.05
 
 
 def numbers(rng: np.random.Generator, n: int) -> np.ndarray:
-    """Numbers of all sizes and signs, most of which cancel."""
     half = rng.standard_normal(n // 2) * 2.0 ** rng.integers(-1000, 1000, n // 2)
     return np.concatenate([half, -half[: n // 2 - 3], rng.standard_normal(n - 2 * (n // 2) + 3)])
 
@@ -67,7 +66,6 @@ def deliveries(rng: random.Random) -> Iterator[None]:
 
 
 def trial(array: np.ndarray, ranks: int, seed: int) -> Accumulator:
-    """The sum of the array by so many ranks."""
     rng, chance, messages = np.random.default_rng(seed), random.Random(seed), itertools.count()
     parts = [Rank(Accumulator(array.dtype).add(part)) for part in shares(rng, array, ranks)]
     chance.shuffle(parts)
@@ -83,7 +81,6 @@ def trial(array: np.ndarray, ranks: int, seed: int) -> Accumulator:
 
 
 def run(trials: int, ranks: int, seed: int, elements: int = 5000) -> int:
-    """Runs the trials. Returns the number of those with other bits."""
     wrong = 0
     for number in range(trials):
         if number % 100 == 0:

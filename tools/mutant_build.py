@@ -153,12 +153,10 @@ def build(folder: Path, mutants: Sequence[Mutant]) -> Path:
 
 
 def strategies(folder: Path) -> list[str]:
-    """The names of the build's strategies, by their numbers."""
     return re.findall(r"^STRATEGY\((\w+),", (folder / "strategies.def").read_text(), re.M)
 
 
 def load(library: Path) -> ModuleType:
-    """The build as a Python module."""
     name = library.stem
     loader = importlib.machinery.ExtensionFileLoader(name, str(library))
     spec = importlib.util.spec_from_loader(name, loader)

@@ -22,7 +22,6 @@ METADATA = {
 
 
 def read(path: Path) -> nbformat.NotebookNode:
-    """Reads a notebook from its file."""
     return nbformat.read(path, as_version=4)
 
 
@@ -60,7 +59,6 @@ def _joined(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]
 
 
 def main(names: list[str]) -> None:
-    """Runs the notebooks with these names, or all."""
     paths = [path for path in sorted(FOLDER.glob("*.ipynb")) if not names or path.stem in names]
     if names and len(paths) < len(names):
         raise SystemExit(f"there are {', '.join(p.stem for p in sorted(FOLDER.glob('*.ipynb')))}")

@@ -29,7 +29,6 @@ from gpureduce.training import speed
 
 
 def strategy_table() -> str:
-    """The strategies as a Markdown table."""
     lines = ["| strategy | the lesson | also called | needs |", "|---|---|---|---|"]
     for row in registry.strategies():
         if row.broken:
@@ -43,7 +42,6 @@ def strategy_table() -> str:
 
 
 def scan_table() -> str:
-    """The rungs of running sums as a Markdown table."""
     scans = (row for row in registry.strategies() if row.kind == "scan")
     rows = [[f"[`{row.name}`](kernels.md#{row.name})", _plain(row.lesson)] for row in scans]
     return markdown_table(["strategy", "the lesson"], rows, (0, 1))
@@ -67,7 +65,6 @@ def kernel_listing() -> str:
 
 
 def command_listing() -> str:
-    """Every command with its options, from argparse."""
     parts = []
     for name, verb in command_line._parser().verbs.items():
         actions = [a for a in verb._actions if a.dest not in ("help", "json")]
@@ -115,7 +112,6 @@ def _scoreboard(record: dict[str, Any]) -> str:
 
 
 def exact_sums(records: Path) -> str:
-    """The tables of the cost of `exact`, those of GPUs first."""
     return _of_kind(records, "exact", _exact)
 
 
@@ -167,7 +163,6 @@ _SHOWN = (4 * KIB, 64 * KIB, MIB, 16 * MIB, 256 * MIB, 4 * GIB)
 
 
 def headline(records: Path) -> str:
-    """The README's table."""
     path = records / "bench_h100.json"
     return _named(path, _headline, record.load(path, "bench"))
 
@@ -214,7 +209,6 @@ _NOT_MEASURED = "`gpureduce bench --segments` has not been recorded on a card ye
 
 
 def scan_times(records: Path) -> str:
-    """The times of running sums on a card, as in notebook 9."""
     tables = [scans.recorded(of, records / Path(scans.PATH).name) for of in ("whole", "matrices")]
     return "\n\n".join(f"```text\n{table}\n```" for table in tables)
 

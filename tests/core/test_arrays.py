@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 
 import ml_dtypes
@@ -13,7 +14,10 @@ from hypothesis.extra import numpy as hnp
 
 import gpureduce
 from cases import DTYPES, array_of, check, exact, magnitude
+from gpureduce import _host
 from gpureduce.core import arrays
+from gpureduce.core.arrays import as_array
+from segment_calls import assert_same
 
 # One of each kind: a tree, a grid-stride kernel, packs with loose ends, the CPU, exact sums.
 SOME = ["sequential", "cascade", "vector_load", "cpu", "exact"]
@@ -224,3 +228,145 @@ def test_subclasses_are_added_up_as_the_arrays_that_they_are():
         for array in (odd, odd[::3]):
             expected = float(np.asarray(array).sum())
             assert float(gpureduce.sum(array, strategy).value) == pytest.approx(expected)
+
+
+SMALL = np.frombuffer(b"\xff\0\2\1\0" * 24, bool)
+LARGE = np.frombuffer(b"\x80\0\1\0" * 100_000, bool)
+LATE = np.zeros(1 << 20, np.uint8)
+LATE[-1] = 7
+ARRAYS = {
+    "small": SMALL,
+    "large": LARGE,
+    "one byte": LATE.view(bool),
+    "a matrix": SMALL.reshape(12, 10),
+    "strided": SMALL.reshape(12, 10)[::2, ::-3],
+    "a column": LARGE.reshape(400, 1000).T,
+    "repeated": np.broadcast_to(SMALL, (3, 120)),
+    "no dimension": SMALL[2],
+    "none": SMALL[:0],
+    "read-only": np.frombuffer(b"\3", bool),
+}
+HOWS = [{}, {"strategy": "numpy"}, {"strategy": "cpu"}, {"dtype": "float64"}, {"dtype": "uint8"},
+        {"device": "emulator"}]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+@pytest.mark.parametrize("how", HOWS, ids=str)
+def test_sums(name, how):
+    array = ARRAYS[name]
+    ones = np.asarray(array).view(np.uint8) != 0
+    dtype = how.get("dtype")
+    wanted = np.sum(ones, dtype=dtype)
+    assert gpureduce.sum(array, **how) == gpureduce.sum(array, timing=False, **how) == wanted
+    for axis in range(np.ndim(array)):
+        found = gpureduce.sum(array, axis=axis, **how).value
+        np.testing.assert_array_equal(found, np.sum(ones, axis=axis, dtype=dtype))
+
+
+def test_other_sums():
+    ids = np.arange(len(SMALL)) % 7
+    wanted = np.bincount(ids, SMALL.view(np.uint8) != 0)
+    for how in ({}, {"device": "emulator"}, {"strategy": "numpy"}):
+        assert (gpureduce.segment_sum(SMALL, ids, **how).value == wanted).all()
+    assert gpureduce.from_digits(gpureduce.digits(SMALL)) == 72
+    assert gpureduce.Accumulator().add(SMALL).value() == 72
+    assert gpureduce.sum(SMALL, "sequential", device="emulator") == 72
+    assert gpureduce.sum_parts([SMALL, SMALL]) == 144
+    assert gpureduce.sum(list(SMALL)) == 72
+
+
+def test_the_array_is_not_changed_and_not_copied_in_vain():
+    assert as_array(np.broadcast_to(SMALL, (2**40, 120))).strides == (0, 1)
+    before = SMALL.tobytes()
+    gpureduce.sum(SMALL)
+    assert SMALL.tobytes() == before
+    for n in (0, 1, 2**17, 2**17 + 1, 2**20):
+        right = np.ones(n, bool)
+        assert as_array(right) is right and _host.are_bools(right)
+        for at in {0, n // 2, n - 1} if n else ():
+            wrong = right.copy()
+            wrong.view(np.uint8)[at] = 3
+            assert not _host.are_bools(wrong)
+
+
+PLACES = [{}, {"strategy": "numpy"}, {"device": "emulator"}]
+
+
+def _array(dtype, share_of_nat):
+    rng = np.random.default_rng(7)
+    array = rng.integers(-1000, 1000, (7, 11)).astype(dtype)
+    array[rng.random(array.shape) < share_of_nat] = "NaT"
+    return array, rng.random(array.shape) < 0.8
+
+
+@pytest.mark.parametrize("dtype", ["m8[s]", "m8[ns]", ">m8[D]", "m8"])
+@pytest.mark.parametrize("share_of_nat", [0, 0.1])
+def test_sums_are_numpys(dtype, share_of_nat):
+    array, mask = _array(dtype, share_of_nat)
+    native = array.astype(array.dtype.newbyteorder("="))
+    for how in (*PLACES, {"strategy": "sequential"}, {"device": ["cpu", "emulator"]}):
+        assert_same(gpureduce.sum(array, **how).value, native.sum())
+        assert_same(gpureduce.sum(array[::2, ::-3], **how).value, native[::2, ::-3].sum())
+    for how in PLACES:
+        for axis in (0, 1, (0, 1), None, ()):
+            for more in ({"keepdims": True}, {"where": mask}, {"initial": native[0, 0]},
+                         {"initial": 5}):  # fmt: skip
+                wanted = np.sum(native, axis=axis, **more)
+                assert_same(gpureduce.sum(array, axis=axis, **more, **how).value, wanted)
+                out = np.zeros(np.shape(wanted), native.dtype)
+                assert gpureduce.sum(array, axis=axis, out=out, **more, **how).value is out
+                assert_same(out, wanted)
+
+
+@pytest.mark.parametrize("how", PLACES, ids=str)
+@pytest.mark.parametrize("share_of_nat", [0, 0.1])
+def test_sums_by_segment_are_numpys(how, share_of_nat):
+    array, _ = _array("m8[us]", share_of_nat)
+    ids = np.array([3, 0, 1, 3, 4, 0, 1])
+    wanted = np.zeros((6, 11), array.dtype)
+    np.add.at(wanted, ids, array)
+    assert_same(gpureduce.segment_sum(array, ids, num_segments=6, **how).value, wanted)
+    assert_same(gpureduce.segment_sum(array, ids, **how).value, wanted[:5])
+    out = np.ones_like(wanted)
+    assert gpureduce.segment_sum(array, ids, out=out, **how).value is out
+    assert_same(out, wanted)
+    by_offsets = np.stack([array[:2].sum(0), array[2:2].sum(0), array[2:].sum(0)])
+    assert_same(gpureduce.segment_sum(array, offsets=[0, 2, 2, 7], **how).value, by_offsets)
+
+
+def test_initial_and_timing():
+    array = np.array([1, 2], "m8[s]")
+    for initial in (np.timedelta64(3, "s"), np.timedelta64(3000, "ms"), datetime.timedelta(0, 3)):
+        assert gpureduce.sum(array, axis=0, initial=initial) == np.timedelta64(6, "s")
+        sums = gpureduce.segment_sum(array, [0, 0], initial=initial)
+        assert sums.tolist() == [datetime.timedelta(0, 6)]
+    assert np.isnat(gpureduce.sum(array, axis=0, initial=np.timedelta64("NaT")).value)
+    result = gpureduce.sum(array)
+    assert (result.timing.dtype, result.timing.n) == ("timedelta64[s]", 2)
+    assert gpureduce.error_bound(result, 3) == 0
+    assert gpureduce.sum(array, timing=False).timing is None
+    assert gpureduce.sum(array, dtype="m8[s]") == np.timedelta64(3, "s")
+    assert gpureduce.sum([np.timedelta64(1, "h"), np.timedelta64("NaT")]).value is not None
+    assert np.isnat(gpureduce.sum([np.timedelta64(1, "h"), np.timedelta64("NaT")]).value)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"dtype": "f8"}, r"dtype must be that of the elements, timedelta64\[s\]"),
+        ({"initial": np.timedelta64(1500, "ms")}, r"initial must be a timedelta64 of whole time"),
+        ({"initial": np.timedelta64(1, "Y")}, "initial must be a timedelta64 of whole"),
+        ({"initial": 2.5}, "initial must be a timedelta64"),
+        ({"initial": "x"}, "initial must be a timedelta64"),
+        ({"out": np.zeros((), np.int64)}, r"out must be a NumPy array of dtype timedelta64\[s\]"),
+    ],
+)
+def test_errors(options, words):
+    array = np.array([1, 2], "m8[s]")
+    with pytest.raises(TypeError, match=words):
+        gpureduce.sum(array, axis=0, **options)
+    with pytest.raises(TypeError, match=words):
+        gpureduce.segment_sum(array, [0, 0], **options)
+    for call in (gpureduce.digits, gpureduce.Accumulator().add):
+        with pytest.raises(TypeError, match="cannot be summed"):
+            call(array)

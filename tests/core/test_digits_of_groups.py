@@ -26,8 +26,6 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 class Host:
-    """Arrays in host memory."""
-
     device = None
     put = staticmethod(lambda array: array)
     get = staticmethod(lambda found: found)
@@ -65,8 +63,6 @@ class Torch:
 
 
 class Cupy:
-    """Arrays of CuPy on a card."""
-
     device = None
 
     @staticmethod

@@ -286,7 +286,6 @@ def test_errors():
 
 
 def card_arrays(library, x):
-    """The array on a card, by CuPy or PyTorch."""
     if library == "cupy":
         return pytest.importorskip("cupy").asarray(x)
     return pytest.importorskip("torch").from_numpy(np.array(x)).cuda()

@@ -41,8 +41,6 @@ def check_next():
 
 
 class Running:
-    """A number whose __index__ runs code."""
-
     def __init__(self, number, code):
         self.number, self.code = number, code
 

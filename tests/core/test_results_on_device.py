@@ -13,8 +13,6 @@ ARRAY = np.arange(12, dtype=np.float32).reshape(3, 4)
 
 
 class InJax(OnDevice):
-    """An array as JAX's are."""
-
     __module__ = "jaxlib._jax"
 
 

@@ -62,31 +62,6 @@ def test_memory_is_kept_for_the_next_call_and_comes_back():
     assert gpureduce.emulator.live_bytes() == 0
 
 
-def test_memory_limits_nest():
-    """Leaving the inner one lifted the outer one's limit, too."""
-    array = np.ones(1 << 16)
-
-    def fits():
-        for order in ("forward", "lockstep"):  # two builds of the emulator
-            with gpureduce.emulator.schedule(order):
-                try:
-                    gpureduce.sum(array, "global_tree", device="emulator")
-                except MemoryError:
-                    return False
-        return True
-
-    assert fits()
-    with gpureduce.emulator.memory_limit(1000):
-        assert not fits()
-        with gpureduce.emulator.memory_limit(1 << 30):
-            assert fits()
-            with pytest.raises(KeyError), gpureduce.emulator.memory_limit(np.int64(2000)):
-                raise KeyError
-            assert fits()
-        assert not fits()
-    assert fits()
-
-
 def test_a_limit_does_not_change_the_devices_memory():
     """In a process of its own: facts of a device are asked for once."""
     code = """

@@ -25,7 +25,6 @@ SHARED = re.compile(r"\s*(?:@!?U?P\w+\s+)?(LDS|STS)\b")
 
 
 def code_of(name: str, block: int | None = None) -> list[Coded]:
-    """The recorded function of a kernel."""
     wanted = rf"_Z\d+{name}IPKjj(Lj{block}E)?E"
     (function,) = [code for key, code in RECORDED.items() if re.match(wanted, key)]
     return function

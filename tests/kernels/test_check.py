@@ -206,7 +206,8 @@ def test_a_fault_in_an_atomic_while_counting_names_the_kernels_line():
 def test_a_split_barrier_and_a_deadlock():
     verdict = gpureduce.check(gpureduce.source("divergent_barrier").text, "int32", blocks=64)
     assert verdict.races.barriers and "part of a block misses a barrier" in verdict.headline
-    dead = gpureduce.check(alone("if (threadIdx.x % 32) __syncthreads(); else __syncwarp();"))
+    text = alone("if (threadIdx.x % 32) __syncthreads(); else __syncwarp();")
+    dead = gpureduce.check(text, blocks=64)
     assert "deadlock" in dead.failures[0].fault
 
 
@@ -215,7 +216,8 @@ def test_a_kernel_that_prints():
     quiet = gpureduce.check(text, blocks=64)
     assert "n is 97\n" in quiet.printed and "The kernel printed" in str(quiet)
     loud = alone('while (n > 100) printf("0123456789\\n");')
-    loud = gpureduce.check(gpureduce.kernel(loud, limits=gpureduce.Limits(seconds=1)))
+    loud = gpureduce.kernel(loud, limits=gpureduce.Limits(seconds=1), blocks=64)
+    loud = gpureduce.check(loud)
     assert not loud and len(loud.printed) <= 1 << 16 < loud.printed_bytes
     assert f"({loud.printed_bytes:,} bytes in all)" in str(loud) and len(str(loud)) < 4000
 
@@ -336,7 +338,8 @@ def test_a_read_behind_the_last_element_is_named():
 
 
 def test_a_kernel_that_does_not_end():
-    verdict = gpureduce.check(plain("while (n) if (threadIdx.x > 40) out[0] = n;"))
+    text = plain("while (n) if (threadIdx.x > 40) out[0] = n;")
+    verdict = gpureduce.check(gpureduce.kernel(text, limits=gpureduce.Limits(seconds=1)))
     assert verdict.headline == "f: gave no result" and verdict.failures[0].ended
     assert "No result for n = 1, block = 32," in str(verdict)
 

@@ -27,7 +27,6 @@ SHARED = {"bulk_copy": "ring"}
 
 
 def rung(name):
-    """A rung of the ladder, as a kernel of yours."""
     text = gpureduce.source(name).text
     return gpureduce.kernel(text, scratch=SCRATCH.get(name), shared=SHARED.get(name))
 

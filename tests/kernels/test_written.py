@@ -410,8 +410,9 @@ def test_a_read_on_which_a_sum_depends_is_no_remark():
     line = "    cell[me] = at < count ? values[at] : 0;"
     assert line in text
     verdict = gpureduce.check(
-        text.replace(line, "    if (at < count)\n        cell[me] = values[at];"), device="emulator"
-    )
+        text.replace(line, "    if (at < count)\n        cell[me] = values[at];"),
+        device="emulator", blocks=64,
+    )  # fmt: skip
     assert "does not depend" not in str(verdict) + json.dumps(verdict.as_dict(), default=str)
 
 
@@ -835,17 +836,17 @@ def test_a_read_of_unwritten_memory_that_reaches_no_sum_is_a_remark():
     atomicAdd(out, ignored == 12345 ? v : v);
 }
 """
-    verdict = gpureduce.check(text, device="emulator")
+    verdict = gpureduce.check(text, device="emulator", blocks=64)
     assert verdict
     assert "Line 8: thread 0 reads s[40], which no thread has written" in str(verdict)
 
 
 def test_threads_that_store_one_value_do_not_race():
     text = TREE.replace("    if (tid == 0)\n        out", "    out")
-    verdict = gpureduce.check(text, "int32", device="emulator")
+    verdict = gpureduce.check(text, "int32", device="emulator", blocks=64)
     assert verdict and "threads store the same value to out[0]; one of them" in str(verdict)
     different = text.replace("= partial[0]", "= partial[tid > 0]")
-    verdict = gpureduce.check(different, "int32", device="emulator")
+    verdict = gpureduce.check(different, "int32", device="emulator", blocks=64)
     assert {race.missing for race in verdict.races.races} == {"one writer"}
 
 
@@ -863,7 +864,7 @@ __global__ void grid(const float *in, float *out, int n)
     if (threadIdx.x == 0) atomicAdd(out, s);
 }
 """
-    assert gpureduce.check(text, device="emulator")
+    assert gpureduce.check(text, device="emulator", blocks=64)
 
 
 def test_the_verdicts_text_and_pages(tmp_path):

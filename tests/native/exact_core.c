@@ -6,6 +6,7 @@
  * exact_core fills          accumulators to which as much was added as they take without a carry
  * exact_core tables         scatter tables to which as much was added as they take
  * exact_core instructions   which are in use; whether bins for all float32 are, and whether tables
+ * exact_core modes          how many sums were right beside other roundings, traps and flags
  *
  * Prints that, or a line per accumulator: its value as an integer in units of 2^-1074 and in base
  * 2^32, least digit first, and the value as the bits of f16, bf16, f32 and f64.
@@ -14,11 +15,16 @@
 #include "exact/exact.h"
 #include "exact/extract.h"
 
+#include <fenv.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#ifdef __x86_64__
+#include <xmmintrin.h>
+#endif
 
 static void fail(const char *what)
 {
@@ -162,6 +168,100 @@ static void tell_instructions(void)
            best->scatter.f32 != NULL);
 }
 
+enum { MOST = 200000, LENGTHS = 5 };
+
+static const size_t lengths[LENGTHS] = {20, 900, 1024, 5000, MOST};
+static float singles[MOST];
+static double doubles[MOST];
+static gr_exact wanted[LENGTHS][2];
+static int right;
+
+static void sum_some(int i, int wide, gr_exact *out)
+{
+    gr_exact_sum_array(wide ? (void *)doubles : (void *)singles, lengths[i],
+                       wide ? GR_LOAD_f64 : GR_LOAD_f32, 1, 0, out);
+}
+
+static void same_sums(const char *mode)
+{
+    gr_exact got;
+    for (int i = 0; i < LENGTHS; i++)
+        for (int wide = 0; wide < 2; wide++) {
+            sum_some(i, wide, &got);
+            gr_exact_negate(&got);
+            gr_exact_merge(&got, &wanted[i][wide]);
+            if (!gr_exact_is_zero(&got))
+                fail(mode);
+            right++;
+        }
+}
+
+static void raise_inexact(void)
+{
+    volatile double one = 1, small = 0x1p-60, rounded = one + small;
+    (void)rounded;
+}
+
+/* Up, it stays up. */
+static void flags(void)
+{
+    gr_exact got;
+    for (int i = 0; i < LENGTHS; i++)
+        for (int wide = 0; wide < 2; wide++) {
+            feclearexcept(FE_ALL_EXCEPT);
+            raise_inexact();
+            sum_some(i, wide, &got);
+            if (!fetestexcept(FE_INEXACT))
+                fail("the program's flag was lowered");
+            right++;
+        }
+}
+
+static void other_roundings(void)
+{
+    const int modes[] = {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO};
+    for (int m = 0; m < 3; m++) {
+        fesetround(modes[m]);
+        same_sums("rounding otherwise");
+    }
+    fesetround(FE_TONEAREST);
+}
+
+/* Sums where the processor was told to add otherwise, and what becomes of the program's flag. */
+static void other_modes(void)
+{
+    fenv_t usual;
+    unsigned state = 1;
+    for (int i = 0; i < MOST; i++) {
+        state = state * 1664525 + 1013904223;
+        /* Subnormals, and some so large that they do not fit the same bins. */
+        uint32_t bits = state >> 9 | (i % 700 == 699 ? 0x3f800000 : 0) | (state & 0x80000000);
+        memcpy(&singles[i], &bits, sizeof bits);
+        uint64_t more = (uint64_t)state << 20 | (i % 900 == 899 ? (uint64_t)1 << 62 : 0);
+        memcpy(&doubles[i], &more, sizeof more);
+    }
+    fegetenv(&usual);
+    for (int i = 0; i < LENGTHS; i++)
+        for (int wide = 0; wide < 2; wide++)
+            sum_some(i, wide, &wanted[i][wide]);
+    same_sums("as before");
+    flags();
+    other_roundings();
+#ifdef __x86_64__
+    _mm_setcsr(_mm_getcsr() | 0x8040); /* subnormals are taken for zero, and become zero */
+    same_sums("without subnormals");
+    fesetenv(&usual);
+#endif
+#ifdef __GLIBC__
+    feclearexcept(FE_ALL_EXCEPT);
+    feenableexcept(FE_INEXACT); /* SIGFPE for whoever rounds */
+    same_sums("where rounding interrupts");
+    fesetenv(&usual);
+#endif
+    same_sums("as at first");
+    printf("%d sums\n", right);
+}
+
 int main(int argc, char **argv)
 {
     /* The first three have the largest high and low parts, of all bits, and half of high's unit. */
@@ -183,7 +283,9 @@ int main(int argc, char **argv)
                     fill_tables(numbers[i], missing, more);
     else if (argc == 2 && strcmp(argv[1], "instructions") == 0)
         tell_instructions();
+    else if (argc == 2 && strcmp(argv[1], "modes") == 0)
+        other_modes();
     else
-        fail("arrays FILE, fills, instructions or tables");
+        fail("arrays FILE, fills, instructions, modes or tables");
     return 0;
 }

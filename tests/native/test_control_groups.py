@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from cases import CSRC, NATIVE, build_c, needs_c
+
+pytestmark = needs_c
 UNLIMITED = 2**64 - 1
 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
     path = tmp_path_factory.mktemp("control_groups") / "control_groups"
-    sources = [ROOT / "csrc/threads/control_group.c", ROOT / "tests/native/control_groups.c"]
-    command = ["gcc", "-std=gnu11", "-D_GNU_SOURCE", f"-I{ROOT / 'csrc'}", "-o", path, *sources]
-    subprocess.run(command, check=True)
-    return path
+    return build_c(path, [CSRC / "threads/control_group.c", NATIVE / "control_groups.c"])
 
 
 @pytest.fixture
@@ -39,12 +37,9 @@ def limits(program, tmp_path):
     return read
 
 
-def test_no_control_group(limits):
-    assert limits("", {}) == (0, UNLIMITED)
-
-
-def test_a_group_of_version_1_has_no_limits_that_are_read(limits):
-    assert limits("4:memory:/a\n1:cpu:/a\n", {"a/cpu.max": "100000 100000\n"}) == (0, UNLIMITED)
+@pytest.mark.parametrize("groups", ["", "4:memory:/a\n1:cpu:/a\n", "0::/\n"])
+def test_no_group_a_group_of_version_1_and_the_root_have_no_limits(limits, groups):
+    assert limits(groups, {"a/cpu.max": "100000 100000\n"}) == (0, UNLIMITED)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +64,3 @@ def test_the_least_limit_of_the_group_and_those_above_it(limits):
 def test_the_root_of_a_container_whose_path_is_the_hosts(limits):
     files = {"cpu.max": "300000 100000\n", "memory.max": "1048576\n"}
     assert limits("0::/docker/0123\n", files) == (3, 1 << 20)
-
-
-def test_the_root_group(limits):
-    assert limits("0::/\n", {}) == (0, UNLIMITED)

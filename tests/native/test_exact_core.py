@@ -41,19 +41,17 @@ def compile_core(folder):
 
 
 @pytest.fixture
-def build(built_once, tmp_path):
+def program(built_once):
     """As exact_core.c's head comment says, with the header under pedantic C11."""
 
-    def program(name):
-        objects = list(built_once("exact_core", compile_core).glob("*.o"))
-        own, target = tmp_path / f"{name}.o", tmp_path / name
-        source = str(NATIVE / f"{name}.c")
-        subprocess.run([*COMMON, *STRICT, "-pedantic", source, "-o", own], check=True)
-        link = ["gcc", "-fsanitize=undefined", "-pthread", own, *objects, "-lm", "-o", target]
-        subprocess.run(link, check=True)
-        return target
+    def fill(folder):
+        compile_core(folder)
+        source = str(NATIVE / "exact_core.c")
+        subprocess.run([*COMMON, *STRICT, "-pedantic", source], check=True, cwd=folder)
+        link = ["gcc", "-fsanitize=undefined", "-pthread", *folder.glob("*.o"), "-lm"]
+        subprocess.run([*link, "-o", folder / "exact_core"], check=True)
 
-    return program
+    return built_once("exact_core", fill) / "exact_core"
 
 
 def run(program, *arguments, **environment):
@@ -157,8 +155,7 @@ def check_full_tables(program):
 
 
 @needs_c
-def test_a_c_program_of_its_own(build, tmp_path):
-    program = build("exact_core")
+def test_a_c_program_of_its_own(program, tmp_path):
     check_instructions(program)
     check_full_accumulators(program)
     check_full_tables(program)
@@ -166,10 +163,9 @@ def test_a_c_program_of_its_own(build, tmp_path):
 
 
 @needs_c
-def test_programs_that_add_otherwise(build):
+def test_programs_that_add_otherwise(program):
     """Rounding, subnormals and interrupts as programs may set them, and the flag that they have."""
-    program = build("exact_modes")
     for simd in INSTRUCTIONS:
         for threads in ("1", "3"):
-            ((count, _),) = run(program, GPUREDUCE_SIMD=simd, GPUREDUCE_THREADS=threads)
+            ((count, _),) = run(program, "modes", GPUREDUCE_SIMD=simd, GPUREDUCE_THREADS=threads)
             assert int(count) >= 60

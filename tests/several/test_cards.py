@@ -28,8 +28,6 @@ def cards() -> list[str]:
 
 
 class Torch:
-    """Arrays of PyTorch."""
-
     def __init__(self):
         self.torch = pytest.importorskip("torch")
         if self.torch.cuda.device_count() < 2:
@@ -57,8 +55,6 @@ class Torch:
 
 
 class CuPy:
-    """Arrays of CuPy."""
-
     def __init__(self):
         self.cupy = pytest.importorskip("cupy")
 

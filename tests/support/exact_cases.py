@@ -44,11 +44,9 @@ class Format:
         self.bias = 1 - self.least - self.fraction  # 2^(field - bias) is the leading bit
 
     def floats(self, bits: Array) -> Array:
-        """The floats of these bits."""
         return np.ascontiguousarray(bits.astype(self.word)).view(self.dtype)
 
     def bits(self, floats: Array) -> Array:
-        """The bits of these floats."""
         return np.ascontiguousarray(floats).view(self.word)
 
 
@@ -144,7 +142,6 @@ def expected_rows(fmt: Format, rows: Array, target: str | None = None) -> list[i
 
 
 def bits_of(value: Any) -> int:
-    """The bits of a scalar."""
     scalar = np.asarray(value)
     return int(scalar.reshape(1).view(_WORD[scalar.dtype.itemsize])[0])
 

@@ -76,7 +76,6 @@ def placed(array: Array, offset: int, step: int) -> Array:
 
 
 def on_card(array: Array) -> Any:
-    """The array as one of CuPy or PyTorch."""
     import cupy
 
     if array.dtype.name != "bfloat16":

@@ -13,7 +13,6 @@ def test_a_share_of_the_cases_of_every_test(request):
     plugin, left = request.config.pluginmanager.get_plugin(str(CONFTEST)), []
 
     def share(number):
-        """The cases that are chosen."""
         items = [
             SimpleNamespace(nodeid=name, get_closest_marker=lambda name: None) for name in CASES
         ]

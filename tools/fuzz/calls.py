@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -74,12 +73,6 @@ def _backends_strategy(name: str) -> gpureduce.Strategy:
     return next(s for s in gpureduce.strategies() if s.name == name)
 
 
-@contextlib.contextmanager
-def _ordered(order: str, seed: int) -> Iterator[None]:
-    with gpureduce.emulator.schedule(order, seed):
-        yield
-
-
 def emulated_sum(rng: Random, most: int, strategy: str | None = None) -> Call:
     """A kernel of the ladder, or a choice, on the emulator; in any order of threads."""
     name = strategy or rng.choice((*KERNELS, *NEXT, "auto"))
@@ -96,7 +89,7 @@ def emulated_sum(rng: Random, most: int, strategy: str | None = None) -> Call:
     def run() -> Any:
         if order == "forward":
             return gpureduce.sum(array, name, wanted, device="emulator").value
-        with _ordered(order, seed):
+        with gpureduce.emulator.schedule(order, seed):
             return gpureduce.sum(array, name, wanted, device="emulator").value
 
     if wanted:
@@ -340,7 +333,6 @@ _MAKERS: tuple[tuple[int, Callable[[Random, int], Call]], ...] = (
 
 
 def call_of(rng: Random, most: int) -> Call:
-    """One of the public calls, with up to `most` elements."""
     (maker,) = rng.choices([m for _, m in _MAKERS], [w for w, _ in _MAKERS])
     return maker(rng, most)
 

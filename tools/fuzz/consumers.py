@@ -30,7 +30,6 @@ class Consumer:
 
     @property
     def name(self) -> str:
-        """Its name in the notes of a failed case."""
         return f"{self.strategy or 'Accumulator'}, dtype={self.dtype}"
 
     @property
@@ -103,7 +102,6 @@ def _as_a_part(rng: Random) -> Consumer:
 
 
 def consumer(rng: Random) -> Consumer:
-    """One of them."""
     kinds = (_summing, _summing, _summing, _accumulating, _on_host, _left_there, _as_a_part)
     return rng.choice(kinds)(rng)
 

@@ -84,7 +84,6 @@ class Raw:
 
 
 def raw_of(view: values.View) -> Raw:
-    """What a producer says of a view."""
     kind = view.dtype
     code = BFLOAT if view.name == "bfloat16" else CODES[kind.kind]
     strides = list(view.strides)
@@ -93,8 +92,6 @@ def raw_of(view: values.View) -> Raw:
 
 @dataclass
 class Case(consumers.Case):
-    """A producer of a structure."""
-
     raw: Raw
     hooks: dict[str, Callable[[], Any]] = field(default_factory=dict)
     later: Raw | None = None  # the structure of all exports but the first
@@ -336,7 +333,6 @@ CHANGES = (_ndim, _null_shape, _null_strides, _negative_size, _huge_size, _empty
 
 
 def case(rng: Random) -> str:
-    """A producer with up to two changes, and a call with it."""
     view = values.view_of(rng)
     notes.add(view.name)
     made = Case(rng, view, raw_of(view))

@@ -24,8 +24,6 @@ def _typestr(view: values.View) -> str:
 
 @dataclass
 class Case(consumers.Case):
-    """A producer of an interface."""
-
     said: dict[str, Any]
     show: Callable[[], Any] | None = None  # in place of the dict
     junk: list[object] = field(default_factory=list)
@@ -45,8 +43,6 @@ class Case(consumers.Case):
 
 
 class Producer:
-    """An object that shows an interface."""
-
     def __init__(self, case: Case) -> None:
         self.case = case
 
@@ -56,7 +52,6 @@ class Producer:
 
 
 def said_of(view: values.View) -> dict[str, Any]:
-    """What a producer says of a view."""
     strides = tuple(s * view.dtype.itemsize for s in view.strides)
     return {
         "shape": view.shape,
@@ -316,7 +311,6 @@ def _like_cupy(case: Case) -> object:
 
 
 def case(rng: Random) -> str:
-    """A producer with up to two changes, and a call with it."""
     view = values.view_of(rng, rng.choice([n for n in values.NAMES if n != "bfloat16"]))
     notes.add(view.name)
     made = Case(rng, view, said_of(view))

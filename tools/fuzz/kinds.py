@@ -30,5 +30,4 @@ PYTHON_HELP = "allocations: let Python's own allocators fail instead of malloc"
 
 
 def module_of(name: str) -> ModuleType:
-    """The module of a kind, which has `case(rng)`."""
     return importlib.import_module(f"tools.fuzz.{name.replace('-', '_')}_cases")

@@ -16,7 +16,6 @@ def keep_in(memory: memoryview) -> None:
 
 
 def clear() -> None:
-    """Begin a case."""
     global _used
     _used = 0
     _memory[0] = 0
@@ -32,5 +31,4 @@ def add(text: str) -> None:
 
 
 def read(memory: memoryview) -> str:
-    """The notes of a worker."""
     return bytes(memory).partition(b"\0")[0].decode(errors="replace").rstrip("; ")

@@ -57,7 +57,6 @@ class Answer:
 
 
 def attempt(call: Callable[[], Any]) -> Answer:
-    """Run a call and keep the error that it raises."""
     try:
         return Answer(call())
     except Failure:
@@ -67,7 +66,6 @@ def attempt(call: Callable[[], Any]) -> Answer:
 
 
 def describe(error: BaseException | None) -> str:
-    """One line about an exception."""
     text = str(error).partition("\n")[0][:160]
     return f"{type(error).__name__}: {text}"
 

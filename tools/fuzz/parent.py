@@ -28,8 +28,6 @@ _POLL_S = 0.02
 
 @dataclass
 class Tally:
-    """The findings of all workers of a kind."""
-
     kind: str
     options: argparse.Namespace
     counts: collections.Counter[str] = field(default_factory=collections.Counter)
@@ -56,14 +54,12 @@ class Tally:
                 print(f"    | {line[:200]}", flush=True)
 
     def command(self, case: int) -> str:
-        """The command that repeats one case."""
         command = [sys.executable, os.path.relpath(HERE), self.kind, "--cases", "1"]
         command += ["--seed", str(self.options.seed), "--start", str(case)]
         command += ["--python"] if self.options.python else []
         return shlex.join(command)
 
     def summary(self, seconds: float) -> str:
-        """One line for all cases."""
         every = sum(self.counts.values())
         said = ", ".join(f"{n} {name}" for name, n in self.counts.items() if n)
         again = [f"{n} of: {sort}" for sort, n in self.sorts.most_common() if n > _SAME]
@@ -118,8 +114,6 @@ def _excerpt(path: Path) -> str:
 
 
 class Worker:
-    """One process and its files."""
-
     def __init__(self, tally: Tally, folder: Path, first: int, last: int) -> None:
         self.shared, self.report = folder / "shared", folder / "report"
         self.errors = folder / "errors"

@@ -67,7 +67,6 @@ class View:
 
     @property
     def address(self) -> int:
-        """The address of its first element."""
         return int(arena(self.name)[0].ctypes.data) + self.first * self.dtype.itemsize
 
     @property
@@ -75,7 +74,6 @@ class View:
         return self.strides == packed(self.shape)
 
     def array(self) -> Array:
-        """The same as an array of NumPy's."""
         return self._strided(arena(self.name)[0])
 
     def _strided(self, flat: Array) -> Array:
@@ -83,13 +81,11 @@ class View:
         return np.lib.stride_tricks.as_strided(flat[self.first :], self.shape, steps)
 
     def total(self) -> complex | int:
-        """The sum of its elements, exactly."""
         sums = [int(self._strided(part).sum()) for part in arena(self.name)[1]]
         return complex(*sums) if len(sums) == 2 else sums[0]
 
 
 def packed(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides of an array in C order."""
     steps, step = [], 1
     for size in reversed(shape):
         steps.append(step)

@@ -20,7 +20,6 @@ _case = 0
 
 
 def case_number() -> int:
-    """The number of the present case."""
     return _case
 
 
