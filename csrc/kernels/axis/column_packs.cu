@@ -14,10 +14,7 @@ template <unsigned flight, typename Sum, typename In, typename Acc>
 __device__ __forceinline__ void add_packs(const Matrix<In> &in, const Sums<Acc> &out, size_t first,
                                           size_t apart)
 {
-    constexpr unsigned width = Pack<In>::count;
-    constexpr unsigned rows = adds_floats<Sum, In>                    ? 8
-                              : is_short<Acc, Sum> || sizeof(In) == 2 ? 2
-                                                                      : 1;
+    constexpr unsigned width = Pack<In>::count, rows = Columns<In, Acc, Sum>::rows_at_once;
     size_t row_packs = in.of.columns / width, packs = row_packs * in.batches();
     const In *at[flight];
     Columns<In, Acc, Sum> of[flight];
@@ -49,14 +46,9 @@ __device__ __forceinline__ void add_packs(const Matrix<In> &in, const Sums<Acc> 
             add_packs<1, Acc>(in, out, first + (__ffs((int)again) - 1) * apart, apart);
 }
 
-/* Blocks per multiprocessor, at least: more hide waits for memory, fewer leave more registers. */
 template <typename In, typename Acc>
-constexpr unsigned blocks = sizeof(In) < 4   ? 3
-                            : is_proven<Acc> ? 2
-                                             : 4;
-
-template <typename In, typename Acc>
-__global__ void __launch_bounds__(256, blocks<In, Acc>) column_packs(Matrix<In> in, Sums<Acc> out)
+__global__ void __launch_bounds__(256, blocks_of_packs<In, Acc>)
+    column_packs(Matrix<In> in, Sums<Acc> out)
 {
     using Sum = ShortSum<Acc, In>;
     constexpr unsigned width = Pack<In>::count, flight = Columns<In, Acc, Sum>::at_once;

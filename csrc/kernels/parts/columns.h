@@ -15,6 +15,10 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
         is_moments<Acc>                                  ? 1
         : std::is_same<Part, double>::value && width > 4 ? 2
                                                          : 4;
+    static constexpr unsigned rows_at_once = /* of each of these packs */
+        adds_floats<Sum, In>                    ? 8
+        : is_short<Acc, Sum> || sizeof(In) == 2 ? 2
+                                                : 1;
     Part sum[width];
     SizesFor<Acc, In> sizes; /* if the sums are short */
 
@@ -197,7 +201,12 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
     }
 };
 
-/* Blocks of column_tiles per multiprocessor, at least. */
+/* Blocks of column_packs, and of column_tiles, per multiprocessor, at least: more hide waits for
+ * memory, fewer leave more registers. */
+template <typename In, typename Acc>
+constexpr unsigned blocks_of_packs = sizeof(In) < 4   ? 3
+                                     : is_proven<Acc> ? 2
+                                                      : 4;
 template <typename In, typename Acc>
 constexpr unsigned blocks_of = !is_proven<Acc>                      ? 3
                                : is_moments<Acc> && sizeof(In) == 2 ? 1
