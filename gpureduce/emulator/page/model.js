@@ -80,7 +80,8 @@ class Model {
       for (const word of this.words(step, i)) {
         const value = Array.isArray(after) ? after[word.number] : after;
         const own = word.element === null ? (word.number ? null : part) : this.element(word.element);
-        set(this.memory, word.key, { value, part: own, element: word.element });
+        const same = step.kind === "load" ? this.memory.get(word.key)?.element : undefined;
+        set(this.memory, word.key, { value, part: own, element: word.element ?? same ?? null });
       }
     });
   }

@@ -273,6 +273,9 @@ function drawArrows(scene, model, step, lanes, words) {
 }
 
 function drawShuffle(scene, step, lanes) {
+  const apart = step.lanes.map((lane, i) => step.sources[i] - lane).filter((distance) => distance), first = lanes.get(`${step.warp}.0`);
+  if (first && apart.length && apart.every((distance) => distance === apart[0]))
+    scene.text(4, first.y + 12, `from lane ${apart[0] < 0 ? "-" : "+"} ${Math.abs(apart[0])}`, { size: 9, fill: "faint" });
   step.lanes.forEach((lane, i) => {
     const from = lanes.get(`${step.warp}.${step.sources[i]}`), to = lanes.get(`${step.warp}.${lane}`);
     if (from && to && from !== to)
