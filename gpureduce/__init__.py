@@ -175,7 +175,10 @@ def __getattr__(name: str) -> Any:
         return _load(name)
     if name not in _HOME_OF:
         module = _sys.modules[__name__]  # with its name, Python suggests the nearest attribute
-        raise AttributeError(f"module 'gpureduce' has no attribute {name!r}", name=name, obj=module)
+        text = f"module 'gpureduce' has no attribute {name!r}"
+        if name in ("dask", "pandas", "polars", "torch", "xarray"):
+            text = f"gpureduce.{name} is a module of its own: write import gpureduce.{name}"
+        raise AttributeError(text, name=name, obj=module)
     found = getattr(_load(_HOME_OF[name]), name)
     globals()[name] = found
     return found

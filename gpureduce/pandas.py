@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from gpureduce import exact
-from gpureduce.core.checks import whole
+from gpureduce.core.checks import named_type, shown, whole
 from gpureduce.core.dtypes import Array, number_name
 from gpureduce.core.groups import SomeRows, some_rows
 from gpureduce.core.registry import NUMBERS
@@ -57,7 +57,7 @@ def groupby(data: Any, by: Any = None, **how: Any) -> GroupBy:
     {'a': 5.0, 'b': 2.5}
     """
     if not isinstance(data, (pd.DataFrame, pd.Series)):
-        raise TypeError(f"data must be a DataFrame or a Series, not {type(data).__name__}")
+        raise TypeError(f"data must be a pandas.DataFrame or Series, not {named_type(data)}")
     as_index = how.pop("as_index", True)
     if isinstance(data, pd.Series) and not as_index:
         raise TypeError("as_index=False is for a DataFrame")
@@ -112,6 +112,8 @@ class GroupBy(_Statistics):
         return self._made("count", False)
 
     def _made(self, kind: str, numeric_only: bool, **how: Any) -> Any:
+        if numeric_only not in (True, False):
+            raise ValueError(f"numeric_only must be True or False, not {shown(numeric_only)}")
         rows, index = self._groups
         size = len(index)
 

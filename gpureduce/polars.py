@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 
 from gpureduce import _host, exact
+from gpureduce.core.checks import named_type
 from gpureduce.core.groups import SomeRows, some_rows
 
 __all__ = ["GroupBy", "group_by"]
@@ -23,8 +24,8 @@ __all__ = ["GroupBy", "group_by"]
 _ROW = "gpureduce row"
 
 
-def group_by(data: pl.DataFrame, *by: Any, **named_by: Any) -> GroupBy:
-    """Group the rows of a frame, as ``data.group_by(*by, maintain_order=True)`` does.
+def group_by(data: pl.DataFrame, *by: Any, maintain_order: bool = True, **named_by: Any) -> GroupBy:
+    """Group the rows of a frame, as ``data.group_by(*by)`` does.
 
     Parameters
     ----------
@@ -32,6 +33,8 @@ def group_by(data: pl.DataFrame, *by: Any, **named_by: Any) -> GroupBy:
         A DataFrame.
     by, named_by
         Names of columns, lists of them, or expressions.
+    maintain_order
+        Has no effect: groups are always in the order of their first rows.
 
     Returns
     -------
@@ -46,7 +49,7 @@ def group_by(data: pl.DataFrame, *by: Any, **named_by: Any) -> GroupBy:
     [('b', 2.5), (None, 5.0)]
     """
     if not isinstance(data, pl.DataFrame):
-        raise TypeError(f"data must be a polars.DataFrame, not {type(data).__name__}")
+        raise TypeError(f"data must be a polars.DataFrame, not {named_type(data)}")
     keys = data.select(*by, **named_by)
     if not keys.width:
         raise ValueError("name at least one column as the key")

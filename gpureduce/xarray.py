@@ -203,10 +203,12 @@ def _by_segment(groups: Any, dim: Dims, keep_attrs: bool | None, reduce: Any) ->
         name: x.variable for name, x in data.data_vars.items()
         if x.dtype.kind in "biufc" or not reduced & {*x.dims}  # text, which stays as it is
     }  # fmt: skip
-    in_memory = all(isinstance(x.data, np.ndarray) for x in kept.values())
+    in_memory = all(isinstance(x.data, np.ndarray) and x.size for x in kept.values())
     all_rows = np.arange(data.sizes[along])
     rows = [all_rows[one] for one in encoded.group_indices or () if one]
-    if along not in reduced or not reduced <= {*data.dims} or not in_memory or not rows:
+    if along not in reduced or not reduced <= {*data.dims} or not in_memory:
+        return None
+    if all(len(one) == 1 for one in rows):  # then xarray keeps more coordinates
         return None
     offsets, order = np.cumsum([0, *map(len, rows)]), np.concatenate(rows)
     is_in_order = (np.diff(order) == 1).all()

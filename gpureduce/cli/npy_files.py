@@ -40,7 +40,8 @@ def _check_header(path: str) -> None:
 def segments(arguments: argparse.Namespace) -> dict[str, Any]:
     """The arguments of Python for SEGMENTS."""
     path = arguments.segment_ids
-    return {"segment_ids": path and load(path), "num_segments": arguments.num_segments}
+    ids = None if path is None else load(path)
+    return {"segment_ids": ids, "num_segments": arguments.num_segments}
 
 
 def load(path: str) -> Any:

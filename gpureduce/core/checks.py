@@ -49,6 +49,13 @@ def shown(value: object) -> str:
     return " ".join(reprlib.repr(value).split())
 
 
+def named_type(value: object) -> str:
+    """The name of a value's type, with the library that it is from: "polars.DataFrame"."""
+    kind = type(value)
+    library = kind.__module__.partition(".")[0]
+    return kind.__name__ if library == "builtins" else f"{library}.{kind.__name__}"
+
+
 def nearest(name: object, known: Iterable[str]) -> str:
     """The known names that are most like a misspelled one: "a or b", or "" if none is."""
     like, names = str(name)[:100].lower(), [*known]

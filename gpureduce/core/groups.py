@@ -297,6 +297,15 @@ class Segments(NamedTuple):
             return Segments(found, None, size, *self[3:])  # _replace takes a microsecond longer
         return self.up_to(max((int(part.max()) for part in _pieces(found, 0)), default=-1), found)
 
+    def at_most(self, most: int) -> Segments:
+        """The same, if there are segments and no more than `most`."""
+        if not 0 < self.size <= most:
+            raise ValueError(
+                f"num_segments, or the largest id plus one, must be from 1 to {most:,}, not "
+                f"{self.size}"
+            )
+        return self
+
     def up_to(self, largest: int, ids: Any) -> Segments:
         """The same with a segment for each id from 0 to the largest one."""
         size = min(max(largest + 1, 0), MOST_SEGMENTS)

@@ -246,6 +246,11 @@ def find(name: object, argument: str = "strategy") -> Strategy:
     if not isinstance(name, str):
         raise TypeError(f"{argument} must be the name of a strategy, not {shown(name)}")
     row = STRATEGIES.get(name) or _BY_ALIAS.get(name)
+    if row is None and (name.endswith(".cu") or "__global__" in name):
+        raise ValueError(
+            f"{argument} names a strategy, not {shown(name)}: make a kernel of it first, by "
+            "gpureduce.kernel(...), and pass that"
+        )
     if row is None:
         raise ValueError(no_such("strategy", name, (*STRATEGIES, *_BY_ALIAS), _listed()))
     return row

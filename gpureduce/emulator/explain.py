@@ -105,6 +105,8 @@ def find(strategy: object, argument: str) -> registry.Strategy:
 
 def find_keyed(strategy: object, argument: str) -> registry.Strategy:
     """The strategy of this name, if it has a kernel of sums by segment."""
+    if isinstance(strategy, registry.UserKernel):
+        raise TypeError("a kernel of your own takes no segment_ids: leave them out")
     chosen = registry.find(strategy, argument)
     if chosen.kind != "keys" and chosen.name != "exact":
         names = [s.name for s in registry.strategies() if s.kind == "keys"]
@@ -358,15 +360,13 @@ def explain_keys(
     """Counts a sum by segment; see `explain`."""
     chosen = find_keyed(strategy, argument)
     source = dtypes.named(dtype if input_dtype is None else input_dtype)
-    ids = np.asarray(segment_ids)
-    if ids.size and ids.dtype.kind not in "iu":
-        raise TypeError(f"segment_ids must be integers, not {ids.dtype}")
-    if ids.ndim != 1 or not 0 < len(ids) <= 2**22:
+    n, size = np.size(segment_ids), num_segments
+    if not 0 < n <= 2**22:
         raise ValueError(f"segment_ids must be 1 to 2^22 integers, not {shown(segment_ids)}")
-    count = int(ids.max()) + 1 if num_segments is None else num_segments
-    count = whole("num_segments", count, 1, 2**24)
-    values, conversion = np.ones(len(ids), source), dtypes.convert(source, dtype)
-    how = (chosen, conversion, values, Segments(ids, None, count), launch)
+    size = None if size is None else whole("num_segments", size, 1, 2**24)
+    values, conversion = np.ones(n, source), dtypes.convert(source, dtype)
+    segments = Segments(segment_ids, None, size).checked(values).at_most(2**24)
+    how = (chosen, conversion, values, segments, launch)
     counted, contention = trace.count_run(*segments_on_device.counted_arguments(*how))
-    more = {"contention": contention, "segments": count}
-    return _explanation(chosen, conversion, source, len(ids), (counted,), **more)
+    more = {"contention": contention, "segments": segments.size}
+    return _explanation(chosen, conversion, source, n, (counted,), **more)

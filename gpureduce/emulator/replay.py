@@ -169,8 +169,10 @@ class Replay(ReplayData):
         if steps is None:
             steps = np.linspace(0, count - 1, min(count, _MOST_FRAMES)).astype(int)
         pictures = [self.frame(step) for step in listed("steps", steps)]
-        if not pictures or not 0.01 <= finite("seconds", seconds) <= 655:  # as GIF can hold
-            raise ValueError("a film needs at least one step, and seconds from 0.01 to 655")
+        if not pictures:
+            raise ValueError("a film needs at least one step: steps is empty")
+        if not 0.01 <= finite("seconds", seconds) <= 655:  # as GIF can hold
+            raise ValueError(f"seconds must be from 0.01 to 655, not {shown(seconds)}")
         film(pictures, target, seconds)
 
 
@@ -254,6 +256,8 @@ def replay(
     >>> both.is_right, both.beside.is_right
     (False, True)
     """
+    if isinstance(n, str):
+        raise TypeError(f"n must be a whole number, not {shown(n)}; beside= takes a second kernel")
     call = Call(n, dtype, block, grid, schedule or "lockstep", values, segment_ids, num_segments)
     if segment_ids is None and num_segments is not None:
         raise ValueError("num_segments needs segment_ids: pass them, or leave num_segments out")
@@ -333,8 +337,9 @@ def _with_segments(call: Call) -> Call:
         call = call._replace(n=np.size(ids))
     elements = _elements(call)
     ids = np.sqrt(np.arange(len(elements))).astype(int) if ids is None else ids
-    segments = Segments(ids, None, call.num_segments).checked(elements)
-    whole("num_segments", segments.size, 1, MOST_N)
+    count = call.num_segments if call.num_segments is None else whole(
+        "num_segments", call.num_segments, 1, MOST_N)  # fmt: skip
+    segments = Segments(ids, None, count).checked(elements).at_most(MOST_N)
     return call._replace(n=None, values=elements, segments=segments)
 
 

@@ -407,3 +407,20 @@ def test_sources_without_compiled_modules_say_so(tmp_path):
     no_modules = shutil.ignore_patterns("*.so")
     shutil.copytree(ROOT / "gpureduce", tmp_path / "gpureduce", ignore=no_modules)
     assert "start Python in another folder" in run_python(WITHOUT_MODULES, str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["mine.cu", "__global__ void mine(const int *in, int *out)"])
+def test_a_kernel_that_is_no_name_of_a_strategy(name):
+    with pytest.raises(ValueError, match=r"make a kernel of it first, by gpureduce\.kernel"):
+        gpureduce.explain(name, 64)
+
+
+def test_modules_that_import_other_libraries_are_imported_by_name():
+    code = """
+import gpureduce
+try:
+    gpureduce.pandas
+except AttributeError as error:
+    assert str(error).endswith("a module of its own: write import gpureduce.pandas")
+"""
+    run_python(code)

@@ -563,6 +563,7 @@ RACE = gpureduce.races("missing_barrier").races[0]
     (("numpy",), ValueError, "runs on the processor"),
     (("fast",), ValueError, "picks another strategy"),
     (("sequential", 0), ValueError, "n must be from 1"),
+    (("sequential", "first_add"), TypeError, "beside= takes a second kernel"),
     (("sequential", 10, {"values": [1]}), ValueError, "leave n out"),
     (("sequential", None, {"values": [[1]]}), ValueError, "list of numbers"),
     (("sequential", 2**20), ValueError, "at most 16,384 elements.*use n=1,024"),
@@ -606,8 +607,8 @@ def test_a_wrong_launch_of_a_users_kernel(how: dict[str, int]):
     ("save", ("/dev/full",), OSError, "No space left"),
     ("frame", (1.5,), TypeError, "step must be a whole number"),
     ("frame", (41,), ValueError, "step must be from 0 to 40, not 41"),
-    ("film", ("a.gif", 0), ValueError, "seconds from 0.01 to 655"),
-    ("film", ("a.gif", 1e9), ValueError, "seconds from 0.01 to 655"),
+    ("film", ("a.gif", 0), ValueError, "seconds must be from 0.01 to 655"),
+    ("film", ("a.gif", 1e9), ValueError, "seconds must be from 0.01 to 655"),
     ("film", ("a.gif", 1, 3), TypeError, r"steps must be a list, such as \[3\]"),
     ("film", ("a.gif", 1, []), ValueError, "at least one step"),
 ])  # fmt: skip
@@ -755,3 +756,28 @@ def test_a_frame_and_a_film(tmp_path):
         assert film.n_frames == 3
     with pytest.raises(ValueError, match=r"\.gif"):
         shown.film(tmp_path / "rung.png")
+    with pytest.raises(ValueError, match=r"seconds must be from 0\.01"):
+        shown.film(tmp_path / "none.gif", 0, [0])
+
+
+@pytest.mark.parametrize(("ids", "count", "error", "words"), [
+    (np.ma.array([0, 1, 5], mask=[0, 0, 1]), None, TypeError, "1 masked entry, the first at 2"),
+    (np.array([2**63 - 1]), None, ValueError, "the largest id plus one, must be from 1"),
+    ([0, 0], 0, ValueError, "num_segments must be from 1"),
+    ([0, 0], "3", TypeError, "num_segments must be a whole number"),
+    ([0, -1], None, ValueError, r"segment_ids\[1\] is -1"),
+])  # fmt: skip
+def test_wrong_ids(ids, count, error: type[Exception], words: str):
+    for call in (gpureduce.replay, gpureduce.explain):
+        with pytest.raises(error, match=words):
+            call("key_atomic", segment_ids=ids, num_segments=count)
+    assert gpureduce.replay("key_atomic", segment_ids=[0, 0], num_segments=True).value == (3,)
+
+
+def test_a_kernel_of_ones_own_takes_no_ids():
+    mine = gpureduce.kernel(
+        "__global__ void mine(const int *in, int *out, int n) { if (!threadIdx.x) *out = in[0]; }"
+    )
+    for call in (gpureduce.replay, gpureduce.explain):
+        with pytest.raises(TypeError, match="takes no segment_ids"):
+            call(mine, segment_ids=[0, 1])

@@ -160,7 +160,9 @@ def test_errors():
         gp.groupby(FRAME, "nope")
     with pytest.raises(KeyError, match="nope"):
         gp.groupby(FRAME, "day")["nope"]
-    with pytest.raises(TypeError, match="must be a DataFrame or a Series, not list"):
+    with pytest.raises(TypeError, match=r"must be a pandas.DataFrame or Series, not list"):
         gp.groupby([1], "day")
     with pytest.raises(TypeError, match="ddof must be a real number"):
         gp.groupby(FRAME, "day")["x"].var(ddof="1")
+    with pytest.raises(ValueError, match="numeric_only must be True or False, not 'x'"):
+        gp.groupby(FRAME, "day").mean("x")

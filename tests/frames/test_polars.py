@@ -88,9 +88,12 @@ def test_empty_frames_and_errors():
         with pytest.raises(TypeError, match=f"column '{name}' has the dtype .* no exact mean"):
             gp.group_by(odd, "k")[name].mean()
     assert gp.group_by(odd, "k").count().rows() == [(1, 1, 2)]
-    with pytest.raises(TypeError, match=r"must be a polars.DataFrame, not LazyFrame"):
+    with pytest.raises(TypeError, match=r"must be a polars.DataFrame, not polars.LazyFrame"):
         gp.group_by(FRAME.lazy(), "day")
     with pytest.raises(ValueError, match="at least one column"):
         gp.group_by(FRAME)
+    for keeps in (True, False):
+        named = gp.group_by(FRAME, "day", maintain_order=keeps).count()
+        assert named.equals(gp.group_by(FRAME, "day").count())
     with pytest.raises(pl.exceptions.ColumnNotFoundError, match="nope"):
         gp.group_by(FRAME, "nope")

@@ -232,3 +232,12 @@ def test_variables_without_numbers_are_named(dtype):
             both.exact.mean()
     else:
         assert list(both.exact.mean()) == list(both.mean()) == ["x"]
+
+
+def test_groups_of_nothing_and_of_one_element_each():
+    none = xr.DataArray(np.zeros((4, 0)), dims=("t", "y"), coords={"k": ("t", [1, 2, 1, 1])})
+    one = xr.DataArray([1.0, 2.0], dims="y", coords={"y": [1, 2], "w": ("y", [7, 8])})
+    for x, key in ((none, "k"), (one, "y")):
+        for kind in ("mean", "sum", "std"):
+            want = getattr(x.groupby(key), kind)()
+            xr.testing.assert_identical(getattr(x.exact.groupby(key), kind)(), want)
