@@ -132,7 +132,13 @@ class GroupBy(_Statistics):
             return [*map(_narrowed, made, own)] if kind == "sum" else made
 
         found = _by_column(self._data, all_of, numeric_only, index, self._keys)
-        return found if self._as_index else found.reset_index()
+        if self._as_index:
+            return found
+        found = found.to_frame() if isinstance(found, pd.Series) else found
+        held = [name for name in found.index.names if name in found.columns]  # these keys go
+        if len(held) == found.index.nlevels:
+            return found.reset_index(drop=True)
+        return found.droplevel(held).reset_index()
 
     @functools.cached_property
     def _groups(self) -> tuple[SomeRows, pd.Index]:

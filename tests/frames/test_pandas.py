@@ -166,3 +166,17 @@ def test_errors():
         gp.groupby(FRAME, "day")["x"].var(ddof="1")
     with pytest.raises(ValueError, match="numeric_only must be True or False, not 'x'"):
         gp.groupby(FRAME, "day").mean("x")
+
+
+def test_columns_in_place_of_keys():
+    data = pd.DataFrame({"k": [1, 2, 2], "j": [3, 3, 4], "x": [1.0, 2.0, 3.0]})
+    for keys, columns in (
+        (["k"], "k"),
+        (["k"], ["k", "x"]),
+        (["k", "j"], ["j", "x"]),
+        (["k"], "x"),
+    ):
+        for kind in ("sum", "mean", "count"):
+            found = getattr(gp.groupby(data, keys, as_index=False)[columns], kind)()
+            want = getattr(data.groupby(keys, as_index=False)[columns], kind)()
+            pd.testing.assert_frame_equal(found, want)
