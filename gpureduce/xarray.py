@@ -243,8 +243,8 @@ def _segments(
 ) -> Any:  # fmt: skip
     """Sums and statistics of segments of some rows along the first two of three axes."""
     found, skips = [], (skipna is None or skipna) and x.dtype.kind in "fc"
-    step = max(_LEAST_COLUMNS, _AT_ONCE // max(1, x.shape[1] * int(offsets[-1])))
-    for first in range(0, max(1, x.shape[2]), step):
+    step = max(_LEAST_COLUMNS, _AT_ONCE // (x.shape[1] * int(offsets[-1])))
+    for first in range(0, x.shape[2], step):
         columns, mask = x[some, :, first : first + step], None
         if skips and (missing := np.isnan(columns)).any():
             columns = columns.copy() if isinstance(some, slice) else columns

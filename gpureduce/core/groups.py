@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from gpureduce import _host
 from gpureduce.core import arrays, refusals
-from gpureduce.core.checks import shown
+from gpureduce.core.checks import shown, whole
 from gpureduce.core.dtypes import Array
 from gpureduce.core.results import SumResult
 
@@ -297,15 +297,6 @@ class Segments(NamedTuple):
             return Segments(found, None, size, *self[3:])  # _replace takes a microsecond longer
         return self.up_to(max((int(part.max()) for part in _pieces(found, 0)), default=-1), found)
 
-    def at_most(self, most: int) -> Segments:
-        """The same, if there are segments and no more than `most`."""
-        if not 0 < self.size <= most:
-            raise ValueError(
-                f"num_segments, or the largest id plus one, must be from 1 to {most:,}, not "
-                f"{self.size}"
-            )
-        return self
-
     def up_to(self, largest: int, ids: Any) -> Segments:
         """The same with a segment for each id from 0 to the largest one."""
         size = min(max(largest + 1, 0), MOST_SEGMENTS)
@@ -453,6 +444,18 @@ def _ids(ids: Any) -> tuple[Array, int | None]:
             "their own"
         )
     return codes, len(dtype.categories)
+
+
+def few_segments(ids: Any, size: Any, array: Array, most: int) -> Segments:
+    """Checked segments of an array in host memory: from 1 to `most`."""
+    size = None if size is None else whole("num_segments", size, 1, most)
+    found = Segments(ids, None, size).checked(array)
+    if not 0 < found.size <= most:
+        raise ValueError(
+            f"num_segments, or the largest id plus one, must be from 1 to {most:,}, not "
+            f"{found.size}"
+        )
+    return found
 
 
 def _integers(name: str, numbers: object) -> Array:

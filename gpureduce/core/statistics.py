@@ -224,7 +224,7 @@ class Rows:
         self, values: object, ids: object, offsets: object, size: object, dtype: object,
         mask: Array | None = None,
     ) -> None:  # fmt: skip
-        """`mask`: which values count. The others must be 0."""
+        """`mask`: which values count. All other values must be 0."""
         segments.check_arguments(arrays.as_array(values), ids, offsets)
         self.call = Call(values, 0, False, True if mask is None else mask)
         self.array = self.call.array

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from gpureduce import _emulator_traced as traced
 from gpureduce.core import dtypes, registry, running_on_device, segments_on_device
 from gpureduce.core.checks import named_keywords, shown, whole
-from gpureduce.core.groups import Segments
+from gpureduce.core.groups import few_segments
 from gpureduce.core.plan import Launch, launch_of, launch_sizes
 from gpureduce.emulator import explain_picture, explain_text, trace
 from gpureduce.emulator.counts import CountsPair, KernelCounts, StrategyCounts
@@ -360,12 +360,11 @@ def explain_keys(
     """Counts a sum by segment; see `explain`."""
     chosen = find_keyed(strategy, argument)
     source = dtypes.named(dtype if input_dtype is None else input_dtype)
-    n, size = np.size(segment_ids), num_segments
+    n = np.size(segment_ids)
     if not 0 < n <= 2**22:
         raise ValueError(f"segment_ids must be 1 to 2^22 integers, not {shown(segment_ids)}")
-    size = None if size is None else whole("num_segments", size, 1, 2**24)
     values, conversion = np.ones(n, source), dtypes.convert(source, dtype)
-    segments = Segments(segment_ids, None, size).checked(values).at_most(2**24)
+    segments = few_segments(segment_ids, num_segments, values, 2**24)
     how = (chosen, conversion, values, segments, launch)
     counted, contention = trace.count_run(*segments_on_device.counted_arguments(*how))
     more = {"contention": contention, "segments": segments.size}

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from gpureduce.core import arrays, bounds, dtypes, exact, output_files, registry, sources
 from gpureduce.core.checks import finite, listed, named_keywords, shown, whole
 from gpureduce.core.dtypes import Array
-from gpureduce.core.groups import Segments
+from gpureduce.core.groups import Segments, few_segments
 from gpureduce.core.schedule import Schedule
 from gpureduce.emulator import provenance, replay_picture, replay_steps, replay_text
 from gpureduce.emulator.counts import Access
@@ -337,9 +337,7 @@ def _with_segments(call: Call) -> Call:
         call = call._replace(n=np.size(ids))
     elements = _elements(call)
     ids = np.sqrt(np.arange(len(elements))).astype(int) if ids is None else ids
-    count = call.num_segments if call.num_segments is None else whole(
-        "num_segments", call.num_segments, 1, MOST_N)  # fmt: skip
-    segments = Segments(ids, None, count).checked(elements).at_most(MOST_N)
+    segments = few_segments(ids, call.num_segments, elements, MOST_N)
     return call._replace(n=None, values=elements, segments=segments)
 
 

@@ -1,4 +1,4 @@
-"""Records of measurements: what they name, how they are read, and keeping what is measured."""
+"""Records of measurements: the names in them, reading them, and writing them."""
 
 from __future__ import annotations
 

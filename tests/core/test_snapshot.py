@@ -1,4 +1,4 @@
-"""Names, casts and routes are those of snapshot.json; what a newer version takes away is named."""
+"""Names, casts and routes are those of snapshot.json; a test names what a new one lacks."""
 
 from __future__ import annotations
 

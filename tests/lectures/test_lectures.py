@@ -1,4 +1,4 @@
-"""The lectures' experiments: what they run, print and write down, and how a card differs."""
+"""The lectures' experiments: their runs, tables and files, and a card's differences."""
 
 from __future__ import annotations
 
