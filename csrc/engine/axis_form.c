@@ -28,7 +28,6 @@ size_t gr_axis_acc_size(gr_acc acc)
     case GR_ACC_proven: return sizeof(gr_proven);
     case GR_ACC_proven3: return sizeof(gr_proven3);
     case GR_ACC_moments: return 2 * sizeof(gr_proven);
-    case GR_ACC_moments3: return sizeof(gr_proven3) + sizeof(gr_proven);
     default: return gr_acc_size(acc);
     }
 }

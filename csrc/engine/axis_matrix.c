@@ -3,10 +3,11 @@
 
 enum {
     LEAST_BLOCK = 64,
-    TILE_BYTES = 4096,        /* bytes of rows in a warp's tile of row_tile, for short rows */
-    TILE_ROW_BYTES = 512,     /* longest row of row_tile .. */
-    TILE_NARROW_BYTES = 384,  /* .. that is chosen for exact sums of 16-bit floats */
-    GROUP_ROW_BYTES = 2048,   /* longest row of row_group */
+    TILE_BYTES = 4096,       /* bytes of rows in a warp's tile of row_tile, for short rows */
+    TILE_ROW_BYTES = 512,    /* longest row of row_tile .. */
+    TILE_NARROW_BYTES = 384, /* .. that is chosen for exact sums of 16-bit floats */
+    GROUP_ROW_BYTES = 2048,  /* longest row of row_group .. */
+    TINY_ROW_BYTES = 32,     /* .. which adds more numbers than this to sums with squares at once */
     WARP_ROW_BYTES = 1 << 15, /* longer rows take a block */
     SHARE_BYTES = 1 << 15,    /* the least share of a row that is worth a block */
     FEW_ROWS = 16,            /* most rows of column_packs */
@@ -61,7 +62,9 @@ const char *gr_choose_rows(const gr_axis_plan *p)
         return "row_split";
     if (bytes > WARP_ROW_BYTES || (bytes > 1024 && rows < gr_sms_of(p) * 48))
         return "row_block";
-    if (has_whole_packs(p))
+    bool is_tiny = p->request->acc == GR_ACC_moments && p->request->load == GR_LOAD_f64 &&
+                   bytes <= TINY_ROW_BYTES && rows_touch(m);
+    if (has_whole_packs(p) && !is_tiny)
         return bytes <= GROUP_ROW_BYTES ? "row_group" : "row_warp";
     /* Of rows of two bytes, a pack has eight sums, 64 bytes: row_tile coalesces their stores. */
     if (has_rows_in_packs(p) && bytes > 2)

@@ -2,9 +2,11 @@
 #include "engine/axis_plan.h"
 
 #include "exact/device_layout.h"
+#include "exact/finish.h"
 
 enum {
     MOST_PIECES = 1 << 17,     /* if sums are few: the second launch takes a block for each */
+    LANE_PACKS = 2,            /* the least packs of 16 bytes for a lane of a team */
     WARP_TERMS = 1 << 10,      /* longest sum for a warp of any_layout .. */
     MOST_WARP_TERMS = 1 << 13, /* .. or, of sums for all warps of the card */
     SHARE_TERMS = 64,          /* the least elements per thread of a share of any_layout */
@@ -15,8 +17,7 @@ enum {
     LEAST_LANE_SHARE = 32,     /* .. and of a warp that shares a sum */
     SHARED_RESULTS = 400,      /* most results that blocks share: their words take a megabyte */
     APART_SUMS = 16,           /* results per multiprocessor that are worth a launch .. */
-    APART_ROW = 256,      /* .. if row_group takes more than four lanes for rows of floats .. */
-    APART_NARROW_ROW = 64 /* .. or of 16-bit floats: bytes of a row */
+    APART_ROW = 512            /* .. if row_group adds up rows of so many bytes */
 };
 
 /* --- sums of any layout ----------------------------------------------------------------------- */
@@ -74,10 +75,12 @@ static void shape_layout(gr_axis_plan *p)
     size_t full = gr_sms_of(p) * GR_SM_THREADS;
     bool by_warp =
         terms <= WARP_TERMS || (terms <= MOST_WARP_TERMS && p->sum_count >= full / GR_WARP);
-    if (!alone && !p->request->block)
-        p->block = by_warp ? GR_WARP : GR_AXIS_BLOCK;
-    p->team = alone ? 1 : p->block;
-    p->shared_bytes = alone ? 0 : p->block / GR_WARP * gr_axis_acc_size(p->request->acc);
+    size_t pack = 16 / gr_axis_element_bytes(p->request->load), lane = LANE_PACKS * pack;
+    p->team = alone ? 1 : by_warp ? GR_WARP : p->block;
+    while (by_warp && p->team > 4 && p->team > pack && terms <= lane * (p->team / 2))
+        p->team /= 2;
+    p->shared_bytes =
+        p->team > GR_WARP ? p->block / GR_WARP * gr_axis_acc_size(p->request->acc) : 0;
     size_t threads = p->sum_count * p->team;
     if (threads <= full / 2 && p->packed) /* the second launch stores sums in order */
         p->shares = (unsigned)gr_least(full / threads, terms / SHARE_TERMS / p->team);
@@ -131,7 +134,7 @@ static gr_status check(const gr_axis_plan *p, gr_axis_form found, gr_error *erro
  * sum by one thread. A few long sums are left to a launch in which several threads share each. */
 static void decide_on_adding_again(gr_axis_plan *p, gr_axis_form found)
 {
-    bool by_block = gr_is_kernel(p, "row_block") || p->team > 1 || p->row_team > GR_WARP;
+    bool by_block = gr_is_kernel(p, "row_block") || p->team > GR_WARP || p->row_team > GR_WARP;
     bool is_shared = found == AS_ROWS || by_block || p->terms <= AGAIN_TERMS ||
                      p->sum_count >= gr_sms_of(p) * AGAIN_SUMS;
     bool leaves_all = gr_is_kernel(p, "row_split") ||
@@ -146,10 +149,14 @@ static void decide_on_adding_again(gr_axis_plan *p, gr_axis_form found)
  * launch, one lane of a warp or block would finish each, in the time of some hundred additions. */
 static bool makes_apart(const gr_axis_plan *p)
 {
-    size_t size = gr_load_size(p->kernel->load), row = p->terms * size;
-    return p->sums.made.is_made && p->sum_count >= gr_sms_of(p) * APART_SUMS &&
+    const gr_sums *sums = &p->sums;
+    size_t row = p->terms * gr_load_size(p->kernel->load);
+    bool is_mean = sums->made.kind == GR_FINISH_RATIO && sums->made.over == GR_OVER_COUNT;
+    if (!sums->made.is_made || (is_mean && !sums->made.root && sums->type != GR_LOAD_f64))
+        return false;
+    return p->sum_count >= gr_sms_of(p) * APART_SUMS &&
            (gr_is_kernel(p, "row_warp") || gr_is_kernel(p, "row_block") ||
-            (gr_is_kernel(p, "row_group") && row > (size == 2 ? APART_NARROW_ROW : APART_ROW)) ||
+            (gr_is_kernel(p, "row_group") && row >= APART_ROW) ||
             (gr_is_kernel(p, "any_layout") && p->team > 1 && p->packed));
 }
 
@@ -188,6 +195,7 @@ void gr_start_axis_plan(const gr_groups_request *request, gr_axis_plan *p)
     p->sums.base = request->axes.out;
     p->sums.count = p->terms;
     p->sums.made.n = request->sums.made.over == GR_OVER_COUNT ? (double)p->terms : 1;
+    p->sums.made.inverse = 1 / p->sums.made.n;
     p->sums.has_initial = gr_has_initial(&request->sums);
     double each = gr_is_wide_integer(request->load) ? 12 : 4; /* its square has six numbers */
     each *= request->axes.components == 2 ? 2 : 1;
@@ -273,7 +281,7 @@ gr_status gr_plan_join(const gr_groups_request *request, const void *parts, gr_a
     int number = gr_strategy_named("join_parts");
     gr_start_axis_plan(request, p);
     p->strategy = gr_strategy_at(number);
-    p->kernel = gr_find_kernel(number, (gr_load)request->load, request->acc, 0);
+    p->kernel = gr_find_kernel(number, GR_LOAD_f64, request->acc, 0); /* it reads no elements */
     p->team = 1;
     p->grid =
         gr_least(gr_ceil_div(p->sum_count, p->block), gr_sms_of(p) * (GR_SM_THREADS / p->block));

@@ -69,7 +69,6 @@ extern "C" void TABLE(KERNEL)(gr_kernel_list *list)
     X(proven, proven)
     X(proven3, proven3)
     X(moments, moments)
-    X(moments3, moments3)
 #endif
 #define ANY(acc)                                                                                   \
     add(list, GR_LOAD_any, GR_ACC_##acc, 0, kernel_entry(KERNEL<Elements<type_##acc>, type_##acc>));

@@ -43,7 +43,7 @@
     X(i8, u64) X(u8, u64) X(i16, u64) X(u16, u64) X(i32, u64) X(u32, u64) X(u64, u64) \
     X(f16, proven) X(bf16, proven) X(f32, proven)
 #define GR_PAIRS_FLOAT_SUMS(X) GR_PAIRS_COMPLEX(X) GR_PAIRS_PROVEN(X)
-#define GR_PAIRS_PARTS(X) X(f32, moments) X(f64, moments3)
+#define GR_PAIRS_PARTS(X) X(f64, moments)
 #define GR_PAIRS_UNTYPED(X) X(u64, u64)
 #define GR_PAIRS_PLAIN(X) X(f32, f32) X(f64, f64)
 #define GR_PAIRS_WIDE(X) X(u32, u32) X(u64, u64) X(f32, f32) X(f64, f64)
@@ -52,13 +52,13 @@
 #define GR_PAIRS_PROVEN(X) X(f16, proven) X(bf16, proven) X(f32, proven) X(f64, proven3)
 
 /* The same for sums of x and x^2. */
-#define GR_PAIRS_MOMENTS(X) X(f16, moments) X(bf16, moments) X(f32, moments) X(f64, moments3)
+#define GR_PAIRS_MOMENTS(X) X(f16, moments) X(bf16, moments) X(f32, moments) X(f64, moments)
 
 /* The accumulators that strided arrays and casts are compiled for. */
 #define GR_VIEWS_NONE(X)
 #define GR_VIEWS_ALL(X) GR_ACCS(X)
 #define GR_VIEWS_COMPLEX(X) X(f64)
-#define GR_VIEWS_ANY(X) GR_ACCS(X) X(proven) X(proven3) X(moments) X(moments3)
+#define GR_VIEWS_ANY(X) GR_ACCS(X) X(proven) X(proven3) X(moments)
 #define GR_VIEWS_FLOATS(X) X(f64)
 
 /* clang-format on */
@@ -72,8 +72,7 @@ typedef enum {
     GR_LOAD_samples = GR_LOAD_COUNT + 2, /* samples of a function: see shared/samples.h */
     GR_LOAD_proven = GR_LOAD_COUNT + 3,  /* sums of shares that prove their rounding */
     GR_LOAD_proven3 = GR_LOAD_COUNT + 4,
-    GR_LOAD_moments = GR_LOAD_COUNT + 5,
-    GR_LOAD_moments3 = GR_LOAD_COUNT + 6
+    GR_LOAD_moments = GR_LOAD_COUNT + 5
 } gr_load;
 
 typedef enum {
@@ -83,8 +82,7 @@ typedef enum {
         GR_ACC_COUNT,
     GR_ACC_proven = GR_ACC_COUNT, /* for elements of at most 24 bits: exact/proven.h */
     GR_ACC_proven3 = GR_ACC_COUNT + 1,
-    GR_ACC_moments = GR_ACC_COUNT + 2,
-    GR_ACC_moments3 = GR_ACC_COUNT + 3
+    GR_ACC_moments = GR_ACC_COUNT + 2
 } gr_acc;
 
 static inline size_t gr_load_size(gr_load load)

@@ -59,6 +59,7 @@ typedef enum { GR_OVER_ONE, GR_OVER_COUNT, GR_OVER_WEIGHTS } gr_over;
 typedef struct {
     int is_made, kind, root, over; /* `kind`: a gr_finish_kind; `over`: a gr_over */
     double ddof, n, mean;
+    double inverse; /* 1 / n, rounded */
 } gr_made;
 
 /* Numbers per result that differ: n, or offsets whose differences are n, and the mean; NULL if all

@@ -114,6 +114,26 @@ def test_products(dtype, make):
             assert_same(there, exact.vecdot(one, other))
 
 
+def test_a_tiny_square_decides_between_two_floats():
+    how = RESULTS["norm"][0]
+    for tiny, want in ((2.0**-600, 1 + 2.0**-10), (0, 1)):  # 1 + 2^-11 is a tie of float16
+        x = np.full((40, 6), [1 + 2.0**-11, tiny, 0, 0, 0, 0])
+        for one, axis in ((x, 1), (x.T.copy(), 0)):
+            there = made_gpu(on_device(one), how, axis, "float16", device="emulator").to_numpy()
+            assert_same(there, np.full(40, want, np.float16))
+
+
+def test_float16_at_the_limits_of_short_sums():
+    for n in (8191, 8192, 8193):
+        x = np.full((n, 16), 65504, np.float16)
+        x[::3], x[1::7, ::2] = 6e-8, -6e-5
+        for name in ("mean", "var", "norm"):
+            how, on_host = RESULTS[name]
+            for view, axis in ((x, 0), (x.T.copy(), 1)):
+                there = made_gpu(on_device(view), how, axis, device="emulator").to_numpy()
+                assert_same(there, on_host(view, axis))
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_blocks_share_groups_that_are_not_proven(dtype):
     rng = np.random.default_rng(3)

@@ -84,7 +84,7 @@ static int take_types(gr_decided *plan, int acc, int exactly, int target,
     request->load = is_signed ? GR_ELEMENTS_I64 : (int)type->load;
     bool is_wide = type->load == GR_LOAD_f64 || type->load == GR_LOAD_u64;
     request->acc = !exactly             ? (gr_acc)acc
-                   : has_products(plan) ? (is_wide ? GR_ACC_moments3 : GR_ACC_moments)
+                   : has_products(plan) ? GR_ACC_moments
                                         : (is_wide ? GR_ACC_proven3 : GR_ACC_proven);
     sums->type = (gr_load)target;
     sums->parts = joins_parts(plan, type) ? 1 : (unsigned)type->components;

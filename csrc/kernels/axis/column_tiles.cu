@@ -15,8 +15,7 @@ __global__ void __launch_bounds__(256, blocks_of<In, Acc>)
                  unsigned tail)
 {
     /* Short sums of float16 are exact: a thread gets at most Sizes<In>::few rows. */
-    using Sum = std::conditional_t<std::is_same<In, __half>::value && !is_moments<Acc>,
-                                   ShortSum<Acc, In>, Acc>;
+    using Sum = std::conditional_t<std::is_same<In, __half>::value, ShortSum<Acc, In>, Acc>;
     constexpr unsigned width = Pack<In>::count;
     unsigned members = blockDim.x / teams, team = threadIdx.x / members,
              tile_width = members * width;

@@ -32,12 +32,11 @@ __global__ void __launch_bounds__(1024, 1)
             for (unsigned k = 0; k < flight; k++)
                 add_to(sum, element[k]);
         }
+        sum = team_sum(sum, team);
         if (team > 32) {
-            out.put_by_block(out.place(number), number, block_sum(sum), terms);
+            out.put_by_block(out.place(number), number, sum, terms);
             continue;
         }
-        for (unsigned offset = team / 2; offset > 0; offset /= 2)
-            sum += __shfl_down_sync(0xffffffffu, sum, offset);
         bool is_done =
             member || !exists || out.template is_put<Strided<In>>(out.place(number), number, sum);
         out.put_again_by_warp(!is_done, number, 1, [&](size_t k) { return in.terms_of(k); });

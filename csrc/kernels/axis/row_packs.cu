@@ -26,19 +26,19 @@ __device__ __forceinline__ void add_rows(Pack<In> pack, Matrix<In> in, Sums<Acc>
     constexpr unsigned width = Pack<In>::count, rows = width / columns;
     In element[width];
     typename Columns<In, Acc, ShortSum<Acc, In>>::Part sum[rows];
-    SizesFor<Acc, In> sizes;
+    Sizes<In> sizes;
     memcpy(element, &pack, sizeof element);
     for (unsigned i = 0; i < width; i++) {
         if (i % columns == 0)
             sum[i / columns] = 0;
         add_short<Acc>(sum[i / columns], sizes, element[i]);
     }
-    if constexpr (is_proven<Acc>) {
+    if constexpr (is_proven<Acc> && !is_moments<Acc>) {
         if (!sizes.allow(columns) || !out.template put_pack<In>(r, sum))
             add_each(in, out, r, r + rows);
-    } else if (!out.template put_pack<In>(r, sum) && !out.put_native(r, sum)) {
-        each_in_turn(sum, [&](auto one, unsigned k) { out.put(r + k, Acc(one), NoTerms(in)); });
-    }
+    } else if (!out.template put_pack<In>(r, sum) && !out.put_native(r, sum))
+        each_in_turn(sum,
+                     [&](auto one, unsigned k) { out.put(r + k, Acc(one), in.terms_of(r + k)); });
 }
 
 template <unsigned columns, typename In, typename Acc>
@@ -62,7 +62,8 @@ __device__ __forceinline__ void add_packs(const Matrix<In> &in, const Sums<Acc> 
 }
 
 template <typename In, typename Acc>
-__global__ void __launch_bounds__(256, 3) row_packs(Matrix<In> in, Sums<Acc> out)
+__global__ void __launch_bounds__(256, is_proven<Acc> ? 2 : 3)
+    row_packs(Matrix<In> in, Sums<Acc> out)
 {
     switch (in.of.columns) {
     case 2: return add_packs<2>(in, out);

@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(256, 4)
             if (row * columns >= count)
                 break;
             size_t sum_number = t * per_lane * 32 + row;
-            SizesFor<Acc, In> sizes;
+            Sizes<In> sizes;
             Acc sum = 0;
             if constexpr (is_short<Acc, ShortSum<Acc, In>>) {
                 ShortSum<Acc, In> few = 0;

@@ -21,7 +21,7 @@ __device__ __forceinline__ void add_row(const Matrix<In> &in, const Sums<Acc> &o
         Pack<In> pack[flight];
         for (unsigned k = 0; k < flight; k++)
             pack[k] = packed.or_zero(i + 32 * k, packed.packs);
-        if constexpr (is_proven<Acc> && Sizes<In>::usable) {
+        if constexpr (adds_floats<Acc, In> || (is_proven<Acc> && Sizes<In>::usable)) {
             add_packs_to(sum, pack);
         } else {
             UNROLLED

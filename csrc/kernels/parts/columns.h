@@ -20,7 +20,7 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
         : is_short<Acc, Sum> || sizeof(In) == 2 ? 2
                                                 : 1;
     Part sum[width];
-    SizesFor<Acc, In> sizes; /* if the sums are short */
+    Sizes<In> sizes; /* if the sums are short */
 
     __device__ __forceinline__ Columns()
     {
@@ -52,12 +52,20 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
         using Short = ShortSum<Acc, In>;
         if constexpr (adds_floats<Sum, In>) {
             In element[rows][width], column[rows];
+            Pack<In> same[rows];
             memcpy(element, pack, sizeof element);
-            for (unsigned j = 0; j < width; j++) {
-                for (unsigned k = 0; k < rows; k++)
-                    column[k] = element[k][j];
-                add_floats(sum[j], column);
-            }
+            memcpy(same, pack, sizeof same);
+            auto each_column = [&](auto add_column) {
+                for (unsigned j = 0; j < width; j++) {
+                    for (unsigned k = 0; k < rows; k++)
+                        column[k] = element[k][j];
+                    add_column(sum[j]);
+                }
+            };
+            if (are_squares_exact(same, rows))
+                each_column([&](Sum &to) { add_exactly(to, column); });
+            else
+                each_column([&](Sum &to) { add_floats(to, column); });
         } else if constexpr (is_short<Acc, Short> && !is_short<Acc, Sum>) {
             Columns<In, Acc, Short> total;
             UNROLLED
@@ -79,7 +87,7 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
                                               unsigned turn)
     {
         /* If adding takes as long as loading, the next packs are loaded during additions. */
-        constexpr bool ahead = is_proven<Sum> && sizeof(In) == 2;
+        constexpr bool ahead = (is_moments<Acc> || is_proven<Sum>)&&(sizeof(In) == 2);
         constexpr unsigned flight = ahead ? 4 : 8;
         int64_t apart = (int64_t)turn * step;
         Pack<unsigned> pack[flight], next[flight];
@@ -124,7 +132,7 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
             for (unsigned k = 0; k < flight; k++)
                 for (unsigned j = 0; j < width; j++)
                     if (r + k * turn < rows && j * apart < left)
-                        element[k][j] = at[k * next + int64_t(j * apart) * column_step];
+                        element[k][j] = (at + k * next)[int64_t(j * apart) * column_step];
             for (unsigned k = 0; k < flight; k++)
                 for (unsigned j = 0; j < width; j++)
                     add_short<Acc>(sum[j], sizes, element[k][j]);
@@ -184,7 +192,7 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
                                           const Strided<In> &first) const
     {
         bool done = true;
-        if (is_moments<Acc> && is_short<Acc, Sum>)
+        if constexpr (is_moments<Acc> && is_short<Acc, Sum>)
             done = sizes.allow((unsigned)rows);
         if constexpr (!is_short<Acc, Sum> || is_moments<Acc>) {
             if (!done)
@@ -201,16 +209,18 @@ template <typename In, typename Acc, typename Sum = Acc> struct Columns {
     }
 };
 
-/* Blocks of column_packs, and of column_tiles, per multiprocessor, at least: more hide waits for
+/* Blocks of column_tiles, and of column_packs, per multiprocessor, at least: more hide waits for
  * memory, fewer leave more registers. */
 template <typename In, typename Acc>
-constexpr unsigned blocks_of_packs = sizeof(In) < 4   ? 3
+constexpr unsigned blocks_of = !is_proven<Acc>                           ? 3
+                               : adds_floats<Acc, In> && sizeof(In) == 2 ? 1
+                                                                         : 2;
+
+template <typename In, typename Acc>
+constexpr unsigned blocks_of_packs = is_moments<Acc>  ? blocks_of<In, Acc>
+                                     : sizeof(In) < 4 ? 3
                                      : is_proven<Acc> ? 2
                                                       : 4;
-template <typename In, typename Acc>
-constexpr unsigned blocks_of = !is_proven<Acc>                      ? 3
-                               : is_moments<Acc> && sizeof(In) == 2 ? 1
-                                                                    : 2;
 
 /* Adds the sums of a block's other teams, `count` each, to those of its first one. */
 template <typename Acc>

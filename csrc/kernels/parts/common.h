@@ -43,6 +43,17 @@ template <typename Acc> __device__ __forceinline__ Acc block_sum(Acc value)
     return value;
 }
 
+/* The sum of `value` over a team of `team` threads, in its first one: 1 to 32 lanes of a warp, or
+ * the block. */
+template <typename Acc> __device__ __forceinline__ Acc team_sum(Acc value, unsigned team)
+{
+    if (team > 32)
+        return block_sum(value);
+    for (unsigned offset = team / 2; offset > 0; offset /= 2)
+        value += __shfl_down_sync(0xffffffffu, value, offset);
+    return value;
+}
+
 /* The sum of `count` values of one thread. `count` is a power of two. The chain of dependent
  * additions is short: log2(count). */
 template <typename Acc, unsigned count>

@@ -71,28 +71,13 @@ struct Terms {
     }
 };
 
-/* As Moments, but products also have three numbers: they are exact unless their bits span far. */
-template <typename T> struct FineMoments {
-    Proven<T> x, products;
-
-    FineMoments() = default;
-
-    __device__ __forceinline__ FineMoments(double first) : x(first), products(0.0) {}
-
-    __device__ __forceinline__ FineMoments &operator+=(const FineMoments &more)
-    {
-        x += more.x;
-        products += more.products;
-        return *this;
-    }
-};
-
-/* Makes a group's result by a block from such sums, if these prove it: float64 numbers that were
- * float32 have few bits, and results of such numbers are often just between two floats. */
+/* Makes a group's result by a block from sums in three numbers, if these prove it: float64 numbers
+ * that were float32 have few bits, and results of such numbers are often just between two floats.
+ */
 DEVICE_FUNCTION bool is_made_finely(void *to, const gr_sums &out, const Terms &terms, size_t begin,
                                     size_t end)
 {
-    FineMoments<gr_proven3> sum = 0;
+    Moments<gr_proven3> sum = 0;
     bool has_factors = terms.of.term >= GR_TERM_PRODUCT;
     Turn turn = {begin, end, threadIdx.x, blockDim.x};
     each_term<false>(terms.of, terms.place, turn, [&](auto one, auto other) {

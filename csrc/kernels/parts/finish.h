@@ -147,6 +147,88 @@ __device__ __forceinline__ bool take_numbers(gr_made *made, const gr_made_number
     return n >= of.least;
 }
 
+/* Rounds to odd: if bits are lost, the last bit of the float is set. No tie between 16-bit floats
+ * has that bit, so that rounding the float to 16 bits gives the sum, correctly rounded. */
+__device__ __forceinline__ float rounded_to_odd(double sum)
+{
+    float part = __double2float_rz(sum);
+    return __uint_as_float(__float_as_uint(part) | unsigned(double(part) != sum));
+}
+
+/* Rounds to a type of less than eight bytes. */
+__device__ __forceinline__ float rounded_to(gr_load type, double x)
+{
+    switch (type) {
+    case GR_LOAD_f16: return float(__float2half(rounded_to_odd(x)));
+    case GR_LOAD_bf16: return float(__float2bfloat16(rounded_to_odd(x)));
+    default: return float(x);
+    }
+}
+
+/* A power of two that is at least 1 / |x|. */
+__device__ __forceinline__ double above_inverse(double x)
+{
+    return __hiloint2double((2046 << 20) - (__double2hiint(x) & 0x7ff00000), 0);
+}
+
+/* A number that differs from `value` by at most `error`. */
+struct Near {
+    double value, error;
+};
+
+__device__ __forceinline__ Near near_of(const gr_proven &sum, double additions)
+{
+    double value = sum.sum + sum.rest, lost = sum.rest != 0 ? 0x1p-52 * gr_magnitude(value) : 0;
+    return {value, additions * 0x1p-52 * sum.bound + lost};
+}
+
+__device__ __forceinline__ Near quotient_of(Near a, Near b)
+{
+    double value = a.value / b.value, rest = __fma_rn(-value, b.value, a.value);
+    double error = a.error + gr_magnitude(rest) + gr_magnitude(value) * b.error;
+    bool is_known = b.error <= 0x1p-40 * gr_magnitude(b.value);
+    return {value, is_known ? 2 * error * above_inverse(b.value) : INFINITY};
+}
+
+/* n second - first^2 */
+__device__ __forceinline__ Near variance_of(double n, Near first, Near second)
+{
+    double product = n * second.value, square = first.value * first.value, above = product - square;
+    double lost = gr_magnitude(__fma_rn(n, second.value, -product)) +
+                  gr_magnitude(__fma_rn(first.value, first.value, -square)) +
+                  0x1p-52 * gr_magnitude(above);
+    double error = n * second.error + (2 * gr_magnitude(first.value) + first.error) * first.error;
+    return {above, error + lost};
+}
+
+/* The same as finish_made(), in plain float64 numbers, for types of less than eight bytes. This
+ * nearly always proves the rounding, in a fifth of the instructions. */
+__device__ __forceinline__ bool is_made_soon(const gr_made &how, Near first, Near second,
+                                             gr_load type, double *rounded)
+{
+    bool is_variance = how.kind == GR_FINISH_VARIANCE;
+    Near below = {how.n, 0};
+    if (how.kind == GR_FINISH_DEVIATION || (is_variance && (how.n <= how.ddof || how.n == 1)))
+        return false;
+    if (is_variance) {
+        first = variance_of(how.n, first, second);
+        below.value *= how.n - how.ddof;
+        below.error = 0x1p-51 * below.value;
+    } else if (how.over == GR_OVER_WEIGHTS)
+        below = second;
+    Near result = how.over == GR_OVER_ONE && !is_variance ? first : quotient_of(first, below);
+    if (how.root) {
+        double root = sqrt(result.value), rest = __fma_rn(-root, root, result.value);
+        result = {root, (result.error + gr_magnitude(rest)) * above_inverse(root)};
+    }
+    if (result.error != 0)
+        result.error = result.error * (1 + 0x1p-20) + 0x1p-52 * gr_magnitude(result.value);
+    float low = rounded_to(type, result.value - result.error + 0.0);
+    float high = rounded_to(type, result.value + result.error + 0.0);
+    *rounded = low;
+    return __float_as_uint(low) == __float_as_uint(high) && result.error < INFINITY;
+}
+
 /* Rounds the result of one sum, or of two, to a type. `imaginary`: the sum of the imaginary parts,
  * for variances. Returns false if the rounding is not proven. */
 DEVICE_FUNCTION bool finish_made(const gr_made how, const approximate first,

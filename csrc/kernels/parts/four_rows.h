@@ -20,7 +20,7 @@ __device__ __forceinline__ bool add_four(const Matrix<In> &in, const Sums<Acc> &
     unsigned lane = threadIdx.x % 32, fewer = 0; /* a bit for each row that has one pack less */
     const In *row[4];
     Sum sum[4];
-    SizesFor<Acc, In> sizes;
+    Sizes<In> sizes;
     for (unsigned k = 0; k < 4; k++) {
         sum[k] = 0;
         row[k] = in.row(r + k < rows ? r + k : rows - 1);

@@ -102,24 +102,33 @@ __device__ __forceinline__ void each_strided(const gr_layout &of, const Place &f
     int64_t x_step = dim.in, y_step = has_factors ? dim.mask : dim.in;
     if (has_factors)
         y_at = reinterpret_cast<const char *>(of.mask) + first.mask;
-    bool are_packs = x_step == sizeof(T) && y_step == sizeof(T) && turn.step > Pack<T>::count;
+    bool are_packs = x_step == sizeof(T) && y_step == sizeof(T) && turn.step >= Pack<T>::count;
     if constexpr (by_packs)
         if (are_packs && ((uintptr_t)x_at - (uintptr_t)y_at) % 16 == 0)
             return each_pack(reinterpret_cast<const T *>(x_at), reinterpret_cast<const T *>(y_at),
                              turn, use);
+    size_t first_term = turn.begin + turn.member;
+    size_t left = first_term < turn.end ? (turn.end - first_term + turn.step - 1) / turn.step : 0;
+    x_at += (int64_t)first_term * x_step;
+    y_at += (int64_t)first_term * y_step;
+    x_step *= turn.step;
+    y_step *= turn.step;
     MOSTLY_ONCE
-    for (size_t i = turn.begin + turn.member; i < turn.end; i += flight * turn.step) {
+    for (; left > 0; x_at += flight * x_step, y_at += flight * y_step) {
+        unsigned count = left < flight ? unsigned(left) : flight;
         T x[flight], y[flight];
         for (unsigned j = 0; j < flight; j++) {
-            int64_t at = int64_t(i + j * turn.step);
             x[j] = y[j] = T{};
-            if (i + j * turn.step < turn.end) {
-                x[j] = *reinterpret_cast<const T *>(x_at + at * x_step);
-                y[j] = has_factors ? *reinterpret_cast<const T *>(y_at + at * y_step) : x[j];
+            if (j < count) {
+                x[j] = *reinterpret_cast<const T *>(x_at + j * x_step);
+                y[j] = has_factors ? *reinterpret_cast<const T *>(y_at + j * y_step) : x[j];
             }
         }
-        for (unsigned j = 0; j < flight; j++)
-            if (i + j * turn.step < turn.end)
+        left -= count;
+        if constexpr (by_packs)
+            use(x, y);
+        else
+            for (unsigned j = 0; j < count; j++)
                 use(x[j], y[j]);
     }
 }
@@ -156,10 +165,7 @@ template <typename Acc> struct AddTerms {
         } else if (term < GR_TERM_PRODUCT) {
             add_to(sum, x);
         } else {
-            if constexpr (sizeof(T) == 8)
-                add_product(sum.products, x, y);
-            else /* no bit of the product is lost */
-                add_proven(&sum.products.of, __dmul_rn(double(float(x)), double(float(y))));
+            add_product(sum.products, x, y);
             if (term == GR_TERM_WEIGHTED)
                 add_to(sum.x, y);
         }
@@ -168,11 +174,17 @@ template <typename Acc> struct AddTerms {
     template <typename T, unsigned count>
     __device__ __forceinline__ void operator()(const T (&x)[count], const T (&y)[count]) const
     {
-        if constexpr (adds_floats<Acc, T>)
-            if (term < GR_TERM_PRODUCT)
-                return add_floats(sum, x);
-        for (unsigned k = 0; k < count; k++)
-            (*this)(x[k], y[k]);
+        if constexpr (!is_moments<Acc>) {
+            for (unsigned k = 0; k < count; k++)
+                (*this)(x[k], y[k]);
+        } else if (term < GR_TERM_PRODUCT) {
+            add_pieces_to<T>(sum, x);
+        } else {
+            Exponents of_y = exponents_of(y);
+            add_products(sum.products, x, y, of_y);
+            if (term == GR_TERM_WEIGHTED)
+                add_few(sum.x, y, of_y.top);
+        }
     }
 };
 

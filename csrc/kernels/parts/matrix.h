@@ -126,50 +126,68 @@ __device__ __forceinline__ bool finish_proven(const gr_proven3 &sum, const gr_su
     return gr_proven3_finish(&sum, of.additions, format.fraction, format.unit, x);
 }
 
-/* Stores the result of one sum or two if its rounding is proven. Returns whether it is. */
-__device__ __forceinline__ bool store_made(void *to, const gr_sums &of, const approximate &first,
-                                           const approximate &second,
-                                           const approximate &imaginary = {})
+/* What store_made() needs of the sums. */
+struct Made {
+    gr_made how;
+    gr_made_numbers numbers;
+    double additions;
+    gr_load type;
+    unsigned bytes;
+
+    __device__ __forceinline__ explicit Made(const gr_sums &of)
+        : how(of.made), numbers(of.numbers), additions(of.additions), type(of.type), bytes(of.bytes)
+    {
+    }
+};
+
+/* Stores the result of one sum or two, if its rounding is proven. Returns whether it is. This is no
+ * part of the kernels, which would take more registers. */
+template <typename First, typename Second>
+DEVICE_FUNCTION bool store_made(void *to, Made of, First first, Second second, First imaginary)
 {
-    double rounded;
-    gr_made made = of.made;
-    bool has_all = take_numbers(&made, of.numbers, to);
-    bool is_done = !has_all || finish_made(made, first, second, imaginary, of.type, &rounded);
-    if (!has_all)
+    double rounded, k = of.additions;
+    gr_sums target = {};
+    target.type = of.type;
+    if (!take_numbers(&of.how, of.numbers, to)) {
         store_bits(to, gr_round_flags(GR_EXACT_NAN, gr_format_of(of.type)), of.bytes);
-    else if (is_done)
-        store_sum(to, of, rounded);
+        return true;
+    }
+    bool is_done = false;
+    if constexpr (std::is_same<First, gr_proven>::value)
+        is_done = of.type != GR_LOAD_f64 && imaginary.sum == 0 && imaginary.bound == 0 &&
+                  is_made_soon(of.how, near_of(first, k), near_of(second, k), of.type, &rounded);
+    if (!is_done)
+        is_done = finish_made(of.how, approximate_of(first, k), approximate_of(second, k),
+                              approximate_of(imaginary, k), of.type, &rounded);
+    if (is_done)
+        store_sum(to, target, rounded);
     return is_done;
 }
 
 /* The same for the sums of x and of products. */
-template <typename Both>
-__device__ __forceinline__ bool store_moments(void *to, const gr_sums &of, const Both &sum)
+template <typename T>
+__device__ __forceinline__ bool store_moments(void *to, const gr_sums &of, const Moments<T> &sum)
 {
-    approximate products = approximate_of(sum.products.of, of.additions);
-    bool is_ratio = of.made.kind == GR_FINISH_RATIO,
-         is_plain = is_ratio && of.made.over != GR_OVER_WEIGHTS;
-    approximate x = is_plain ? approximate{} : approximate_of(sum.x.of, of.additions);
-    return store_made(to, of, is_ratio ? products : x, is_ratio ? x : products);
+    bool is_ratio = of.made.kind == GR_FINISH_RATIO;
+    if (is_ratio && of.made.over != GR_OVER_WEIGHTS)
+        return store_made<T, T>(to, Made(of), sum.products.of, T{}, T{});
+    return store_made<T, T>(to, Made(of), is_ratio ? sum.products.of : sum.x.of,
+                            is_ratio ? sum.x.of : sum.products.of, T{});
 }
 
-template <typename T>
 __device__ __forceinline__ bool store_proven(void *to, const gr_sums &of, size_t,
-                                             const Moments<T> &sum)
+                                             const type_moments &sum)
 {
     return store_moments(to, of, sum);
 }
 
 /* The same of complex numbers, for a variance. */
-template <typename T>
-__device__ __forceinline__ bool store_of_parts(void *to, const gr_sums &of, const Moments<T> &real,
-                                               const Moments<T> &imaginary)
+__device__ __forceinline__ bool
+store_of_parts(void *to, const gr_sums &of, const type_moments &real, const type_moments &imaginary)
 {
     Proven<gr_proven> products = real.products;
     products += imaginary.products;
-    return store_made(to, of, approximate_of(real.x.of, of.additions),
-                      approximate_of(products.of, of.additions),
-                      approximate_of(imaginary.x.of, of.additions));
+    return store_made<gr_proven, gr_proven>(to, Made(of), real.x.of, products.of, imaginary.x.of);
 }
 
 /* Stores the rounded sum if it is proven. Returns whether it is. */
@@ -178,7 +196,7 @@ __device__ __forceinline__ bool store_proven(void *to, const gr_sums &of, size_t
 {
     double rounded;
     if (of.made.is_made)
-        return store_made(to, of, approximate_of(sum.of, of.additions), {});
+        return store_made<T, T>(to, Made(of), sum.of, T{}, T{});
     add_to(sum, initial_of<double>(of, k));
     bool is_done = finish_proven(sum.of, of, &rounded);
     if (is_done)
@@ -216,22 +234,32 @@ __device__ __forceinline__ std::enable_if_t<is_proven<Sum>> finish_sum(void *to,
         mark_unproven(of, k);
 }
 
-/* Rounds to odd: if bits are lost, the last bit of the float is set. No tie between 16-bit floats
- * has that bit, so that rounding the float to 16 bits gives the sum, correctly rounded. */
-__device__ __forceinline__ float rounded_to_odd(double sum)
+/* sum / n, rounded to odd, from 1 / n. Of the two float64 numbers around the quotient, one is odd.
+ */
+DEVICE_FUNCTION double quotient_to_odd(double sum, double n, double inverse)
 {
-    float part = __double2float_rz(sum);
-    return __uint_as_float(__float_as_uint(part) | unsigned(double(part) != sum));
+    double near = sum * inverse;
+    near = __fma_rn(__fma_rn(-near, n, sum), inverse, near); /* one of the two, or exact */
+    double rest = __fma_rn(-near, n, sum);
+    long long bits = __double_as_longlong(near);
+    bool is_below = (rest < 0) != (near < 0); /* the quotient is nearer to 0 */
+    return rest == 0 ? near : __longlong_as_double((bits - is_below) | 1);
 }
 
-/* Prepares a short sum, which is exact, for the conversion that rounds it to the type of the sums.
- * Returns false if the sum needs a proof. */
+/* Prepares a short sum, which is exact, or its mean for the conversion that rounds it to the type
+ * of the sums. Returns false if the result needs a proof. */
 __device__ __forceinline__ bool round_short(const gr_sums &of, double sum, double *rounded)
 {
     bool finite = (__double2hiint(sum) & 0x7ff00000) != 0x7ff00000;
-    *rounded = sum;
-    if (of.is_partial || of.has_initial || of.made.is_made || !finite)
+    if (of.is_partial || of.has_initial || !finite)
         return false;
+    if (of.made.is_made) {
+        bool is_mean = of.made.kind == GR_FINISH_RATIO && of.made.over == GR_OVER_COUNT;
+        if (!is_mean || of.made.root || of.numbers.results || of.type == GR_LOAD_f64)
+            return false;
+        sum = quotient_to_odd(sum, of.made.n, of.made.inverse);
+    }
+    *rounded = sum;
     if (of.type == GR_LOAD_f16 || of.type == GR_LOAD_bf16)
         *rounded = rounded_to_odd(sum);
     return true;
@@ -408,7 +436,7 @@ template <typename Acc> struct Sums {
         if constexpr (is_proven<Sum> || is_moments<Acc>)
             return false;
         else if constexpr (!std::is_integral<T>::value) {
-            T rounded;
+            T rounded{};
             if (!round_to(k, sum, &rounded))
                 return false;
             static_cast<T *>(of.base)[k] = rounded;

@@ -192,7 +192,7 @@ template <typename In, typename Acc> struct RunningTile {
     __device__ __forceinline__ bool add_own(const In *staged, uint64_t begins, Acc *sum) const
     {
         if constexpr (is_short<Acc, Few>) {
-            SizesFor<Acc, In> sizes;
+            Sizes<In> sizes;
             Few few = 0;
             each_own(begins, [&](unsigned to, unsigned begins) {
                 UNROLLED

@@ -13,10 +13,9 @@
  * is a multiple of 2^unit and smaller than 2^(top + k). It is a float64 if top + k - unit <= 53.
  * inf and nan may count as any size: sums with them are not finite, and are never taken as proven.
  *
- * With `of_squares`, this also holds for their squares, which are below 2^(2 top). `usable`: there
- * is such a test. There is none for float64 elements, nor for squares of float32. */
-template <typename T, bool of_squares = false> struct Sizes {
-    static constexpr bool usable = std::is_same<T, float>::value && !of_squares;
+ * `usable`: there is such a test. There is none for float64 elements. */
+template <typename T> struct Sizes {
+    static constexpr bool usable = std::is_same<T, float>::value;
     static constexpr unsigned few = 1 << 11; /* sums of up to this number are often exact */
     float largest = 0;
     unsigned smallest = ~0u; /* twice the element's bits, minus 1: of a zero, the largest number */
@@ -62,11 +61,11 @@ template <typename T, bool of_squares = false> struct Sizes {
     }
 };
 
-/* The same for floats of two bytes with `fraction` bits of mantissa. Each word has the bits of two
- * elements, without their signs. */
-template <typename T, int fraction, bool of_squares> struct SizesOfHalves {
+/* The same for bfloat16. Each word has the bits of two elements, without their signs. */
+template <> struct Sizes<__nv_bfloat16> {
     static constexpr bool usable = true;
     static constexpr unsigned few = 1 << 16;
+    static constexpr int fraction = 7;
     unsigned largest = 0, smallest = ~0u; /* minus 1: of a zero, the largest number */
 
     __device__ __forceinline__ void take_two(unsigned word)
@@ -76,20 +75,20 @@ template <typename T, int fraction, bool of_squares> struct SizesOfHalves {
         smallest = smallest_less_one(word, smallest);
     }
 
-    __device__ __forceinline__ void take(T x)
+    __device__ __forceinline__ void take(__nv_bfloat16 x)
     {
         unsigned short bits;
         memcpy(&bits, &x, sizeof bits);
         take_two(bits); /* the other half is a zero, which changes nothing */
     }
 
-    __device__ __forceinline__ void take(const Pack<T> &pack)
+    __device__ __forceinline__ void take(const Pack<__nv_bfloat16> &pack)
     {
         for (unsigned word : pack.word)
             take_two(word);
     }
 
-    __device__ __forceinline__ void take(const SizesOfHalves &more)
+    __device__ __forceinline__ void take(const Sizes &more)
     {
         largest = largest_halves(largest, more.largest);
         smallest = ~largest_halves(~smallest, ~more.smallest);
@@ -104,11 +103,20 @@ template <typename T, int fraction, bool of_squares> struct SizesOfHalves {
 
     __device__ __forceinline__ bool allow(unsigned count) const
     {
-        if (count == 1)
-            return true;
-        int k = 32 - __clz(count), top = int(larger_half(largest) >> fraction) + 1;
-        int least = int((0xffff - larger_half(~smallest)) >> fraction) - fraction;
-        return (of_squares ? 2 * (top - least) : top - least) + k <= 53;
+        return count == 1 || span() + 32 - __clz(count) <= 53;
+    }
+
+    /* Whether sums of up to `count` squares are exact. These are multiples of 2^(2 unit). */
+    __device__ __forceinline__ bool allow_squares(unsigned count) const
+    {
+        return 2 * span() + 32 - __clz(count) <= 53;
+    }
+
+    /* top - unit */
+    __device__ __forceinline__ int span() const
+    {
+        int top = int(larger_half(largest) >> fraction) + 1;
+        return top - (int((0xffff - larger_half(~smallest)) >> fraction) - fraction);
     }
 
     static __device__ __forceinline__ unsigned larger_half(unsigned word)
@@ -117,13 +125,8 @@ template <typename T, int fraction, bool of_squares> struct SizesOfHalves {
     }
 };
 
-template <bool of_squares>
-struct Sizes<__nv_bfloat16, of_squares> : SizesOfHalves<__nv_bfloat16, 7, of_squares> {
-};
-template <> struct Sizes<__half, true> : SizesOfHalves<__half, 10, true> {
-};
-
-template <> struct Sizes<__half, false> {
+/* Sums of float16 need no test but their number of elements. */
+template <> struct Sizes<__half> {
     static constexpr bool usable = true;
     static constexpr unsigned few = GR_SHORT_F16;
 

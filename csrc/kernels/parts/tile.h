@@ -14,9 +14,9 @@ template <typename In> __device__ __forceinline__ unsigned tile_offset(unsigned 
 /* Adds the elements of a row: bytes `begin` to `end` of a tile. From 32 bytes on, a row of elements
  * of less than four bytes is loaded by words, unless Sum proves its rounding. Bytes of neighbouring
  * rows in its first and last word are set to zero. */
-template <typename Acc, typename Sum, typename In, bool of_squares>
-__device__ __forceinline__ void add_tile_row(Sum &sum, Sizes<In, of_squares> &sizes,
-                                             const char *tile, unsigned begin, unsigned end)
+template <typename Acc, typename Sum, typename In>
+__device__ __forceinline__ void add_tile_row(Sum &sum, Sizes<In> &sizes, const char *tile,
+                                             unsigned begin, unsigned end)
 {
     if constexpr (sizeof(In) < 4 && !is_proven<Sum>)
         if (end - begin >= 32) {

@@ -1,6 +1,6 @@
 /* any_ranges: sums of ranges of elements along one axis: of windows, or from offset to offset.
  *
- * As in any_layout, a thread adds up each of many short ranges, and a block each longer one.
+ * As in any_layout, a thread, a team of lanes or a block adds up a range.
  * Windows that overlap take the sums of chunks of elements, which an earlier launch of this kernel
  * has made, and add the elements beside the chunks.
  *
@@ -39,22 +39,24 @@ __global__ void __launch_bounds__(256, 3)
     any_ranges(const __grid_constant__ gr_layout of, Sums<Acc> out, size_t sums, size_t terms,
                unsigned team, unsigned shares)
 {
-    size_t teams = (size_t)gridDim.x * (blockDim.x / team);
-    size_t number = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) / team;
-    for (; number < sums * shares; number += teams) {
-        size_t k = number / shares, share = number % shares, member = threadIdx.x % team;
+    unsigned teams = blockDim.x / team, member = threadIdx.x % team;
+    size_t count = sums * shares, apart = (size_t)gridDim.x * teams;
+    for (size_t first = (size_t)blockIdx.x * teams; first < count; first += apart) {
+        size_t number = first + threadIdx.x / team;
+        bool exists = number < count, stores = exists && member == 0;
+        size_t k = exists ? number / shares : 0, share = number - k * shares;
         Place place(of.dim, of.kept, k);
         TermRange mine(of, place, terms);
-        Acc sum = sum_of_range<Acc>(
-            of, place, k,
-            {mine.at(share, shares), mine.at(share + 1, shares), (unsigned)member, team});
-        if (team > 1)
-            sum = block_sum(sum);
-        if (member == 0 && out.of.is_partial)
+        Acc sum = 0;
+        if (exists)
+            sum = sum_of_range<Acc>(
+                of, place, k, {mine.at(share, shares), mine.at(share + 1, shares), member, team});
+        sum = team_sum(sum, team);
+        if (stores && out.of.is_partial)
             put_partial(out.of, number, sum);
-        else if (member == 0)
+        else if (stores)
             finish_sum(static_cast<char *>(out.of.base) + place.out, out.of, k, sum);
-        if (team > 1)
+        if (team > 32)
             __syncthreads(); /* the next sum takes the same shared memory */
     }
 }
