@@ -143,7 +143,12 @@ class GroupBy(_Statistics):
     @functools.cached_property
     def _groups(self) -> tuple[SomeRows, pd.Index]:
         """The group of each row, -1 for a missing key, and the index of the groups."""
-        found = getattr(self._grouped._grouper, "result_index_and_ids", None)  # of pandas 3
+        grouper = self._grouped._grouper
+        if len(grouper.groupings) == 1 and getattr(grouper, "_sort", False):
+            near = _near_each_other(grouper.groupings[0])
+            if near:
+                return near
+        found = getattr(grouper, "result_index_and_ids", None)  # of pandas 3
         if found is None:
             sizes = self._grouped.size()
             ids = self._grouped.ngroup().fillna(-1).to_numpy(np.intp)  # of groups that have rows
@@ -272,6 +277,26 @@ def _by_column(
         block = made[0][None] if len(made) == 1 else np.array(made)
         return pd.DataFrame(block.T, index, names, copy=False)
     return pd.DataFrame(dict(enumerate(made)), index, copy=False).set_axis(names, axis=1)
+
+
+def _near_each_other(grouping: Any) -> tuple[SomeRows, pd.Index] | None:
+    """The groups of integers of a small range: sooner than by the hash table of pandas."""
+    keys = grouping.grouping_vector
+    if not isinstance(keys, np.ndarray) or keys.dtype.kind not in "iu" or not keys.size:
+        return None
+    least, most = keys.min(), keys.max()
+    if int(most) - int(least) >= 2 * keys.size:
+        return None
+    wide = keys if keys.dtype.itemsize == 8 else keys.astype(np.intp)
+    ids = (wide - wide.dtype.type(least)).astype(np.intp, copy=False)
+    counts = np.bincount(ids)
+    values = np.flatnonzero(counts)
+    if len(values) < len(counts):
+        place = np.zeros(len(counts), np.intp)
+        place[values] = np.arange(len(values))
+        ids, counts = place[ids], counts[values]
+    index = pd.Index(values.astype(keys.dtype) + least, name=grouping.name)
+    return SomeRows(ids, counts), index
 
 
 _Extension = pd.api.extensions.ExtensionDtype

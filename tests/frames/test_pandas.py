@@ -37,7 +37,7 @@ def frame():
 
 FRAME = frame()
 UNSORTED = FRAME[["x", "f4"]].assign(t=pd.Timestamp("2020") - pd.to_timedelta(FRAME.i, "D"))
-KEYS = ["city", "kind", "day", ["city", "kind"], ["day", "kind", "city"], ["kind"]]
+KEYS = ["city", "kind", "day", "u1", ["i"], ["city", "kind"], ["day", "kind", "city"], ["kind"]]
 KINDS = {"sum": [{}, {"min_count": 20}], "mean": [{}], "count": [{}],
          "var": [{}, {"ddof": 0}, {"ddof": 3}], "std": [{}]}  # fmt: skip
 
@@ -45,7 +45,7 @@ KINDS = {"sum": [{}, {"min_count": 20}], "mean": [{}], "count": [{}],
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("keys", KEYS, ids=str)
 def test_frames_are_those_of_pandas(keys, kind):
-    data = FRAME.drop(columns={"city", "kind", "day"} - {*np.atleast_1d(keys)})
+    data = FRAME.drop(columns={"city", "kind", "day", "u1"} - {*np.atleast_1d(keys)})
     # Of the 16 products eight, which have each pair of values of each two options.
     cases = [case for case in itertools.product((True, False), repeat=4) if sum(case) % 2 == 0]
     for (sort, dropna, observed, as_index), how in itertools.product(cases, KINDS[kind]):
@@ -76,6 +76,18 @@ def test_series_selections_and_other_keys():
         )
         same = pd.testing.assert_series_equal if right.ndim == 1 else pd.testing.assert_frame_equal
         same(found, right, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64", "uint64"])
+def test_integer_keys_from_end_to_end_of_their_range(dtype):
+    info = np.iinfo(dtype)
+    for keys in ([info.max, info.max - 2, info.max], [info.min, info.min + 3, info.min],
+                 [info.max, info.min, info.max], [5]):  # fmt: skip
+        data = pd.DataFrame({"k": np.array(keys, dtype), "x": np.arange(1.0, len(keys) + 1)})
+        grouped = gp.groupby(data, "k")
+        pd.testing.assert_frame_equal(grouped.mean(), data.groupby("k").mean())
+        data["k"] = data.k.iloc[0]  # the groups stay as they were
+        assert len(grouped.sum()) == len({*keys})
 
 
 @pytest.mark.parametrize(
