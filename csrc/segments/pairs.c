@@ -400,6 +400,13 @@ static gr_unrounded unrounded_pair(pair x, int unit)
 {
     const uint64_t ones = ((uint64_t)1 << 53) - 1;
     pair negative = (pair)0 - (x >> 127), size = (x ^ negative) - negative;
+    if (unit > -1000 && unit < 850) { /* nothing is subnormal or too large */
+        int64_t sign = (int64_t)negative | 1, part = (int64_t)(size >> 75);
+        double low = (double)(sign * (int64_t)((uint64_t)(size >> 22) & ones));
+        double tail = (double)(sign * (int64_t)((uint64_t)size & (ones >> 31)));
+        return (gr_unrounded){(double)(sign * part) * gr_power_of_two(unit + 75),
+                              low * gr_power_of_two(unit + 22), tail * gr_power_of_two(unit), 0};
+    }
     /* In two steps, as 2^unit may be no normal number. */
     double scale = gr_power_of_two(unit / 2), more = gr_power_of_two(unit - unit / 2);
     scale = negative ? -scale : scale;
