@@ -10,18 +10,17 @@
  */
 #include "parts/matrix.h"
 
-/* Adds up four rows by groups of lanes: rows `r`, `r + apart`, ... A lane adds `ahead` packs at
- * once. If additions of Sum might round, all lanes start again with Acc. */
-template <unsigned ahead, typename Sum, typename In, typename Acc>
+/* Adds up four rows by groups of lanes: rows `r`, `r + apart`, ... If additions of Sum might round,
+ * all lanes start again with Acc. */
+template <typename Sum, typename In, typename Acc>
 __device__ __forceinline__ void add_rows(Matrix<In> in, Sums<Acc> out, size_t r, unsigned lanes)
 {
-    constexpr unsigned flight = 4;
+    constexpr unsigned flight = 4, ahead = is_proven<Sum> ? (adds_floats<Acc, In> ? 4 : 2) : 1;
     size_t rows = in.rows(), packs = in.of.columns / Pack<In>::count;
     unsigned member = threadIdx.x % lanes, apart = 32 / lanes;
     const In *row[flight];
     Sum sum[flight];
     Sizes<In> sizes;
-
     for (unsigned k = 0; k < flight; k++) {
         sum[k] = 0;
         row[k] = in.row(r + k * apart < rows ? r + k * apart : rows - 1);
@@ -35,12 +34,13 @@ __device__ __forceinline__ void add_rows(Matrix<In> in, Sums<Acc> out, size_t r,
                 pack[j / ahead][j % ahead] =
                     Packed<const In *>::whole(row[j / ahead] + p * Pack<In>::count);
         }
+        UNROLLED
         for (unsigned k = 0; k < flight; k++)
             add_short<Acc>(sum[k], sizes, pack[k]);
     }
     if constexpr (is_short<Acc, Sum>)
         if (!sizes.allow_in_warp((unsigned)in.of.columns))
-            return add_rows<ahead, Acc>(in, out, r, lanes);
+            return add_rows<Acc>(in, out, r, lanes);
     unsigned mine = exchange_sums(sum, lanes, member), count = lanes < flight ? flight : 1;
     bool stores = member % (lanes < flight ? lanes : lanes / flight) == 0;
     size_t number = r + mine * apart;
@@ -65,13 +65,11 @@ __global__ void __launch_bounds__(256, blocks<In, Acc>) row_group(Matrix<In> in,
     size_t packs = in.of.columns / Pack<In>::count;
     size_t warps = (size_t)gridDim.x * (blockDim.x / 32);
     size_t warp = (size_t)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
-    using Sum = ShortSum<Acc, In>;
-    constexpr unsigned per_lane = is_proven<Sum> ? 4 : 1;
-    constexpr unsigned ahead = !is_proven<Sum> ? 1 : adds_floats<Acc, In> ? 4 : 2;
+    constexpr unsigned per_lane = is_proven<ShortSum<Acc, In>> ? 4 : 1;
     unsigned lanes = 1;
     while (lanes * per_lane < packs && lanes < 32)
         lanes *= 2;
     unsigned turn = 32 / lanes * 4;
     for (size_t first = warp * turn; first < in.rows(); first += warps * turn)
-        add_rows<ahead, Sum>(in, out, first + threadIdx.x % 32 / lanes, lanes);
+        add_rows<ShortSum<Acc, In>>(in, out, first + threadIdx.x % 32 / lanes, lanes);
 }
