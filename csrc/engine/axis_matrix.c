@@ -3,11 +3,11 @@
 
 enum {
     LEAST_BLOCK = 64,
-    TILE_BYTES = 4096,       /* bytes of rows in a warp's tile of row_tile, for short rows */
-    TILE_ROW_BYTES = 512,    /* longest row of row_tile .. */
-    TILE_NARROW_BYTES = 384, /* .. that is chosen for exact sums of 16-bit floats */
-    GROUP_ROW_BYTES = 2048,  /* longest row of row_group .. */
-    TINY_ROW_BYTES = 32,     /* .. which adds more numbers than this to sums with squares at once */
+    TILE_BYTES = 4096,        /* bytes of rows in a warp's tile of row_tile, for short rows */
+    TILE_ROW_BYTES = 512,     /* longest row of row_tile .. */
+    TILE_NARROW_BYTES = 384,  /* .. that is chosen for exact sums of 16-bit floats */
+    TINY_ROW_BYTES = 32,      /* the same for variances of float64, if there are whole packs */
+    GROUP_ROW_BYTES = 2048,   /* longest row of row_group */
     WARP_ROW_BYTES = 1 << 15, /* longer rows take a block */
     SHARE_BYTES = 1 << 15,    /* the least share of a row that is worth a block */
     FEW_ROWS = 16,            /* most rows of column_packs */

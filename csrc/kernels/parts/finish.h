@@ -172,17 +172,17 @@ __device__ __forceinline__ double above_inverse(double x)
 }
 
 /* A number that differs from `value` by at most `error`. */
-struct Near {
+struct Estimate {
     double value, error;
 };
 
-__device__ __forceinline__ Near near_of(const gr_proven &sum, double additions)
+__device__ __forceinline__ Estimate estimate_of(const gr_proven &sum, double additions)
 {
     double value = sum.sum + sum.rest, lost = sum.rest != 0 ? 0x1p-52 * gr_magnitude(value) : 0;
     return {value, additions * 0x1p-52 * sum.bound + lost};
 }
 
-__device__ __forceinline__ Near quotient_of(Near a, Near b)
+__device__ __forceinline__ Estimate quotient_of(Estimate a, Estimate b)
 {
     double value = a.value / b.value, rest = __fma_rn(-value, b.value, a.value);
     double error = a.error + gr_magnitude(rest) + gr_magnitude(value) * b.error;
@@ -191,7 +191,7 @@ __device__ __forceinline__ Near quotient_of(Near a, Near b)
 }
 
 /* n second - first^2 */
-__device__ __forceinline__ Near variance_of(double n, Near first, Near second)
+__device__ __forceinline__ Estimate variance_of(double n, Estimate first, Estimate second)
 {
     double product = n * second.value, square = first.value * first.value, above = product - square;
     double lost = gr_magnitude(__fma_rn(n, second.value, -product)) +
@@ -203,11 +203,11 @@ __device__ __forceinline__ Near variance_of(double n, Near first, Near second)
 
 /* The same as finish_made(), in plain float64 numbers, for types of less than eight bytes. This
  * nearly always proves the rounding, in a fifth of the instructions. */
-__device__ __forceinline__ bool is_made_soon(const gr_made &how, Near first, Near second,
+__device__ __forceinline__ bool is_made_soon(const gr_made &how, Estimate first, Estimate second,
                                              gr_load type, double *rounded)
 {
     bool is_variance = how.kind == GR_FINISH_VARIANCE;
-    Near below = {how.n, 0};
+    Estimate below = {how.n, 0};
     if (how.kind == GR_FINISH_DEVIATION || (is_variance && (how.n <= how.ddof || how.n == 1)))
         return false;
     if (is_variance) {
@@ -216,7 +216,7 @@ __device__ __forceinline__ bool is_made_soon(const gr_made &how, Near first, Nea
         below.error = 0x1p-51 * below.value;
     } else if (how.over == GR_OVER_WEIGHTS)
         below = second;
-    Near result = how.over == GR_OVER_ONE && !is_variance ? first : quotient_of(first, below);
+    Estimate result = how.over == GR_OVER_ONE && !is_variance ? first : quotient_of(first, below);
     if (how.root) {
         double root = sqrt(result.value), rest = __fma_rn(-root, root, result.value);
         result = {root, (result.error + gr_magnitude(rest)) * above_inverse(root)};

@@ -154,8 +154,9 @@ DEVICE_FUNCTION bool store_made(void *to, Made of, First first, Second second, F
     }
     bool is_done = false;
     if constexpr (std::is_same<First, gr_proven>::value)
-        is_done = of.type != GR_LOAD_f64 && imaginary.sum == 0 && imaginary.bound == 0 &&
-                  is_made_soon(of.how, near_of(first, k), near_of(second, k), of.type, &rounded);
+        is_done =
+            of.type != GR_LOAD_f64 && imaginary.sum == 0 && imaginary.bound == 0 &&
+            is_made_soon(of.how, estimate_of(first, k), estimate_of(second, k), of.type, &rounded);
     if (!is_done)
         is_done = finish_made(of.how, approximate_of(first, k), approximate_of(second, k),
                               approximate_of(imaginary, k), of.type, &rounded);
@@ -234,16 +235,16 @@ __device__ __forceinline__ std::enable_if_t<is_proven<Sum>> finish_sum(void *to,
         mark_unproven(of, k);
 }
 
-/* sum / n, rounded to odd, from 1 / n. Of the two float64 numbers around the quotient, one is odd.
- */
+/* sum / n, rounded to odd, from 1 / n: one of the two float64 numbers around sum / n is odd. */
 DEVICE_FUNCTION double quotient_to_odd(double sum, double n, double inverse)
 {
-    double near = sum * inverse;
-    near = __fma_rn(__fma_rn(-near, n, sum), inverse, near); /* one of the two, or exact */
-    double rest = __fma_rn(-near, n, sum);
-    long long bits = __double_as_longlong(near);
-    bool is_below = (rest < 0) != (near < 0); /* the quotient is nearer to 0 */
-    return rest == 0 ? near : __longlong_as_double((bits - is_below) | 1);
+    double quotient = sum * inverse;
+    /* One of the two, or exact. */
+    quotient = __fma_rn(__fma_rn(-quotient, n, sum), inverse, quotient);
+    double rest = __fma_rn(-quotient, n, sum);
+    long long bits = __double_as_longlong(quotient);
+    bool is_below = (rest < 0) != (quotient < 0); /* sum / n is nearer to 0 */
+    return rest == 0 ? quotient : __longlong_as_double((bits - is_below) | 1);
 }
 
 /* Prepares a short sum, which is exact, or its mean for the conversion that rounds it to the type
