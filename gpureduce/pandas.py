@@ -101,7 +101,10 @@ class GroupBy(_Statistics):
     def __getitem__(self, columns: Any) -> GroupBy:
         """The same groups of one column, or of a list of columns."""
         self._grouped[columns]  # raises for a column that does not exist
-        return GroupBy(self._grouped, self._grouped.obj[columns], self._as_index, False)
+        data = self._grouped.obj[columns]
+        if data.ndim == 2 and not isinstance(columns, list):  # of a MultiIndex, as pandas has it
+            data = self._grouped.obj[[columns]]
+        return GroupBy(self._grouped, data, self._as_index, False)
 
     def sum(self, numeric_only: bool = False, min_count: int = 0) -> Any:
         """The sums. With fewer than `min_count` values, the sum is missing."""
@@ -132,6 +135,7 @@ class GroupBy(_Statistics):
             return [*map(_narrowed, made, own)] if kind == "sum" else made
 
         found = _by_column(self._data, all_of, numeric_only, index, self._keys)
+        found.attrs = dict(self._data.attrs)
         if self._as_index:
             return found
         found = found.to_frame() if isinstance(found, pd.Series) else found
@@ -205,7 +209,9 @@ class ExactAccessor:
             missing = missing if skipna else np.maximum.accumulate(missing)
             return found.mask(missing).array
 
-        return _by_column(self._of, lambda some: [*map(one, some)], numeric_only, self._of.index)
+        of = self._of
+        found = _by_column(of, lambda some: [*map(one, some)], numeric_only, of.index)
+        return found.__finalize__(of)
 
     def rolling(self, window: Any, min_periods: int | None = None, center: bool = False,
                 **how: Any) -> Rolling:  # fmt: skip

@@ -37,6 +37,10 @@ def frame():
 
 FRAME = frame()
 UNSORTED = FRAME[["x", "f4"]].assign(t=pd.Timestamp("2020") - pd.to_timedelta(FRAME.i, "D"))
+WIDE = pd.DataFrame(
+    RNG.standard_normal((9, 4)), columns=pd.MultiIndex.from_product([["a", "b"], ["x", "y"]])
+)
+WIDE.attrs["unit"] = "m"
 KEYS = ["city", "kind", "day", "u1", ["i"], ["city", "kind"], ["day", "kind", "city"], ["kind"]]
 KINDS = {"sum": [{}, {"min_count": 20}], "mean": [{}], "count": [{}],
          "var": [{}, {"ddof": 0}, {"ddof": 3}], "std": [{}]}  # fmt: skip
@@ -69,6 +73,8 @@ def test_series_selections_and_other_keys():
         lambda g, d: g(UNSORTED, UNSORTED.t.where(UNSORTED.x > 1)).var(ddof=2, numeric_only=True),
         lambda g, d: g(d, "day").mean(numeric_only=True),
         lambda g, d: g(d, "day", as_index=False)["x"].mean(),
+        lambda g, d: g(WIDE, WIDE.index % 3)["a"].mean(),
+        lambda g, d: g(WIDE, WIDE.index % 3)[[("a", "y")]].mean(),
     ):
         right, found = (
             call(lambda d, by=None, **how: d.groupby(by, **how), FRAME),
@@ -76,6 +82,7 @@ def test_series_selections_and_other_keys():
         )
         same = pd.testing.assert_series_equal if right.ndim == 1 else pd.testing.assert_frame_equal
         same(found, right, rtol=1e-5, atol=1e-5)
+        assert found.attrs == right.attrs
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64", "uint64"])
