@@ -149,9 +149,9 @@ class GroupBy(_Statistics):
         """The group of each row, -1 for a missing key, and the index of the groups."""
         grouper = self._grouped._grouper
         if len(grouper.groupings) == 1 and getattr(grouper, "_sort", False):
-            near = _near_each_other(grouper.groupings[0])
-            if near:
-                return near
+            soon = _of_small_range(grouper.groupings[0])
+            if soon:
+                return soon
         found = getattr(grouper, "result_index_and_ids", None)  # of pandas 3
         if found is None:
             sizes = self._grouped.size()
@@ -285,7 +285,7 @@ def _by_column(
     return pd.DataFrame(dict(enumerate(made)), index, copy=False).set_axis(names, axis=1)
 
 
-def _near_each_other(grouping: Any) -> tuple[SomeRows, pd.Index] | None:
+def _of_small_range(grouping: Any) -> tuple[SomeRows, pd.Index] | None:
     """The groups of integers of a small range: sooner than by the hash table of pandas."""
     keys = grouping.grouping_vector
     if not isinstance(keys, np.ndarray) or keys.dtype.kind not in "iu" or not keys.size:

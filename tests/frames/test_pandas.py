@@ -89,7 +89,7 @@ def test_series_selections_and_other_keys():
 def test_integer_keys_from_end_to_end_of_their_range(dtype):
     info = np.iinfo(dtype)
     for keys in ([info.max, info.max - 2, info.max], [info.min, info.min + 3, info.min],
-                 [info.max, info.min, info.max], [5]):  # fmt: skip
+                 [info.max, info.min, info.max], [5], range(info.min, info.min + 256)):  # fmt: skip
         data = pd.DataFrame({"k": np.array(keys, dtype), "x": np.arange(1.0, len(keys) + 1)})
         grouped = gp.groupby(data, "k")
         pd.testing.assert_frame_equal(grouped.mean(), data.groupby("k").mean())

@@ -332,7 +332,7 @@ struct SumFromStart {
 /* Limits of 2^top for products of float64. */
 enum { LEAST_TOP = -400, MOST_TOP = 450, TINY_PRODUCT = -960 };
 
-/* Some floats are all below 2^top. Those of float64 that are not 0 are at least 2^least. */
+/* Exponents of some floats: all are below 2^top; float64 numbers but 0 are at least 2^least. */
 struct Exponents {
     int top, least;
 };
