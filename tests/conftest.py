@@ -16,6 +16,7 @@ import pytest
 
 import gpureduce
 from gpureduce.bench.provenance import provenance
+from gpureduce.kernels import check
 
 # Of each process that imports NumPy, OpenBLAS would start a thread per processor, which spin.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -90,6 +91,12 @@ def pytest_configure(config: pytest.Config) -> None:
 _counts_here = True
 _sums: collections.Counter[tuple[str, str]] = collections.Counter()
 _results: collections.Counter[str] = collections.Counter()
+
+
+@pytest.fixture(autouse=True)
+def _hanging_kernels_end_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not gpureduce.build_info()["sanitize"]:
+        monkeypatch.setattr(check, "_QUIET_S", 2.0)
 
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])

@@ -178,7 +178,7 @@ def test_floats_are_held_against_a_bound(adds_in, right):
         ),
         ("if (n > 40) atomicAdd(out + 9, 1.0f);", "out[9]; out has 1 element"),
         ("volatile char big[100000]; big[0] = big[99999] = 0;", "stack overflow"),
-        ("if (n > 200) while (true) __syncthreads();", "5 s"),
+        ("if (n > 200) while (true) __syncthreads();", "it took more than"),
         ("if (n > 100) exit(3);", "with status 3, as exit() does"),
         ("if (n > 100) abort();", "signal 6"),
     ],

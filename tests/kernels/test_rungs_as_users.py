@@ -25,7 +25,7 @@ OPTIONS = {
 OURS = [s.name for s in gpureduce.strategies() if s.kind == "kernel"]
 
 
-@pytest.mark.parametrize("name", some(OURS, 6))
+@pytest.mark.parametrize("name", some(OURS, 12))
 def test_no_kernel_of_ours_is_reported(name):
     given = gpureduce.kernel(KERNELS / f"{name}.cu", **OPTIONS.get(name, {}))
     own = gpureduce.strategies()

@@ -515,7 +515,7 @@ def test_every_file_is_in_a_table():
     assert named == {path.stem for path in WRITTEN.glob("*.cu")} | set(VARIANTS)
 
 
-@pytest.mark.parametrize("name", some(CONDITIONAL, 6))
+@pytest.mark.parametrize("name", some(CONDITIONAL, 12))
 def test_right_under_a_condition(name):
     condition, words = CONDITIONAL[name]
     verdict, said = check(name)
@@ -535,20 +535,20 @@ def test_what_is_assumed_passes(name, more, passes):
     assert bool(check(name, assume=condition)[0]) is passes
 
 
-@pytest.mark.parametrize("name", some(RIGHT, 6))
+@pytest.mark.parametrize("name", some(RIGHT, 12))
 def test_right(name):
     verdict, said = check(name)
     assert verdict and verdict.condition is None, said
 
 
-@pytest.mark.parametrize("name", some(WRONG, 6))
+@pytest.mark.parametrize("name", some(WRONG, 12))
 def test_wrong(name):
     verdict, said = check(name)
     assert not verdict and verdict.condition is None
     assert all(word in said for word in WRONG[name]), said
 
 
-@pytest.mark.parametrize(("file", "name"), some(OF_PROGRAMS, 3))
+@pytest.mark.parametrize(("file", "name"), some(OF_PROGRAMS, 6))
 def test_kernels_of_a_program(file, name):
     verdict, said = check(file, name=name)
     wanted = OF_PROGRAMS[file, name]
@@ -649,7 +649,7 @@ __global__ void last_warp(const float *in, float *out, int n)
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", some(NO_CONDITION, 3))
+@pytest.mark.parametrize("name", some(NO_CONDITION, 6))
 def test_no_condition_makes_these_right(name):
     text = NO_CONDITION[name]
     verdict = gpureduce.check(text, "int32" if text.startswith("template") else None,
@@ -792,7 +792,7 @@ ACCESSES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", some(ACCESSES, 3))
+@pytest.mark.parametrize("name", some(ACCESSES, 6))
 def test_accesses_beside_an_array(name):
     body, words = ACCESSES[name]
     text = f"{_HEAD}{body}{_TAIL}// gpureduce: finishes=yes\n"
