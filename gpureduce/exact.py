@@ -33,6 +33,8 @@ from gpureduce.core import (
 )
 from gpureduce.core.checks import finite, shown, whole
 from gpureduce.core.moments import (
+    COMPLEX,
+    CONJUGATED,
     DEVIATION,
     ELEMENT,
     MAGNITUDE,
@@ -96,6 +98,8 @@ _VAR = (VARIANCE, False, ELEMENT, SQUARE, True)
 _STD = (VARIANCE, True, ELEMENT, SQUARE, True)
 _NORM = {1: (RATIO, False, MAGNITUDE, -1, False), 2: (RATIO, True, SQUARE, -1, False)}
 _DOT = (RATIO, False, PRODUCT, -1, False)
+_OF_COMPLEX = {of: (RATIO, False, term, -1, False)
+               for of, term in ((False, COMPLEX), (True, CONJUGATED))}  # fmt: skip
 _AVERAGE = axis_on_device.Made(RATIO, False, WEIGHTED, axis_on_device.OVER_WEIGHTS)
 
 
@@ -518,12 +522,13 @@ def _largest(x: Any, axis: Axis, keepdims: bool) -> Any:
     return library.where(found == found, found, math.nan)  # the quiet nan, as on processors
 
 
-def _product(a: Any, b: Any, axis: int) -> Any:
+def _product(a: Any, b: Any, axis: int, conjugates: bool) -> Any:
     """The sums of the products of two arrays on a GPU; None of other arrays."""
     if type(a) is np.ndarray or not arrays.lies_on_a_gpu(a):
         return None
     _check_alike(a, b)
-    return _made(a, _DOT, axis, other=b)
+    how = _OF_COMPLEX[conjugates] if "complex" in str(getattr(a, "dtype", "")) else _DOT
+    return _made(a, how, axis, other=b)
 
 
 def _check_alike(a: Any, b: Any) -> None:
@@ -541,9 +546,9 @@ def _check_alike(a: Any, b: Any) -> None:
 
 def dot(a: npt.ArrayLike, b: npt.ArrayLike) -> Any:
     """The sum of the products of two one-dimensional arrays, rounded once."""
-    if getattr(a, "ndim", 0) == 1:
+    if len(getattr(a, "shape", ())) == 1:
         found = _host.finish_plainly(a, 0, False, _DOT, -1, b)
-        found = _product(a, b, 0) if found is None else found
+        found = _product(a, b, 0, False) if found is None else found
         if found is not None:
             return found
     shapes = [getattr(one, "shape", None) for one in (a, b)]
@@ -562,7 +567,7 @@ def vecdot(x1: npt.ArrayLike, x2: npt.ArrayLike, axis: int = -1) -> Any:
     """The sums of the products conj(x1) * x2 along an axis, each rounded once."""
     if type(axis) is int:
         found = _host.finish_plainly(x1, axis, False, _DOT, -1, x2)
-        found = _product(x1, x2, axis) if found is None else found
+        found = _product(x1, x2, axis, True) if found is None else found
         if found is not None:
             return found
     both = [arrays.as_array(one) for one in (x1, x2)]

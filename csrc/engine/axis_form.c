@@ -48,22 +48,28 @@ bool gr_axis_is_packed(const gr_axes *axes, size_t bytes)
     return true;
 }
 
-/* Reverses only reduced dimensions: the order of kept dimensions is the order of the sums. */
+/* Reverses only reduced dimensions: the order of kept dimensions is the order of the sums. The
+ * parts of complex numbers stay the last dimension. */
 void gr_axis_simplify(gr_axes *axes, unsigned parts)
 {
-    gr_axis_list *kept = &axes->kept;
-    if (gr_axes_size(&axes->reduced) == 0)
-        axes->reduced.count = 0;
-    gr_axes_sort(&axes->reduced);
-    kept->count -= parts == 2; /* keeps the parts of complex numbers as the last dimension */
+    gr_axis_list *kept = &axes->kept, *reduced = &axes->reduced;
+    bool has_products = axes->term >= GR_TERM_COMPLEX;
+    gr_axis of_products = reduced->dim[reduced->count - has_products];
+    reduced->count -= has_products;
+    if (gr_axes_size(reduced) == 0)
+        reduced->count = 0;
+    gr_axes_sort(reduced);
+    kept->count -= parts == 2;
     gr_axis last = kept->dim[kept->count];
     gr_axes_sort(kept);
     if (parts == 2)
         kept->dim[kept->count++] = last;
     if (axes->ranges.kind == GR_RANGE_ALL)
-        gr_axes_flip(axes, &axes->reduced);
-    gr_axes_merge(&axes->reduced);
-    gr_axes_merge(&axes->kept);
+        gr_axes_flip(axes, reduced);
+    gr_axes_merge(reduced);
+    gr_axes_merge(kept);
+    if (has_products)
+        reduced->dim[reduced->count++] = of_products;
 }
 
 size_t gr_axis_usual_terms(const gr_axes *axes)

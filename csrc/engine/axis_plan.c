@@ -68,9 +68,10 @@ static void shape_layout(gr_axis_plan *p)
     int kept = p->layout.kept, dims = kept + p->layout.reduced;
     size_t terms = gr_axis_usual_terms(&p->request->axes);
     gr_range_kind ranges = p->layout.ranges.kind;
-    bool adjacent = kept > 0 && dims > kept &&
+    int parts = p->request->axes.term >= GR_TERM_COMPLEX; /* dimensions of complex parts */
+    bool adjacent = kept > parts && dims > kept + parts &&
                     (ranges == GR_RANGE_ALL || ranges == GR_RANGE_WINDOWS) &&
-                    gr_axis_distance(dim[kept - 1].in) < dim[dims - 1].in;
+                    gr_axis_distance(dim[kept - parts - 1].in) < dim[dims - parts - 1].in;
     bool alone = adjacent || terms <= 16;
     size_t full = gr_sms_of(p) * GR_SM_THREADS;
     bool by_warp =

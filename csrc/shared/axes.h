@@ -29,7 +29,12 @@ typedef enum {
     GR_TERM_MAGNITUDE,
     GR_TERM_SQUARE,
     GR_TERM_PRODUCT, /* with the other array's element */
-    GR_TERM_WEIGHTED /* the same, and that element alone. Kernels only */
+    /* Kernels only: */
+    GR_TERM_WEIGHTED,  /* the same, and that element alone */
+    GR_TERM_COMPLEX,   /* x y of complex numbers. The last dimension that is kept counts the parts
+                          of the result, and has a step of 1 in `mask`. The last reduced one counts
+                          the parts of elements */
+    GR_TERM_CONJUGATED /* conj(x) y, likewise */
 } gr_term;
 
 /* Which elements along the only reduced dimension belong to a group: all of them, those between two

@@ -27,7 +27,7 @@ from gpureduce.core import (
 )
 from gpureduce.core.dtypes import Array
 from gpureduce.core.groups import Reduction
-from gpureduce.core.moments import DEVIATION, ELEMENT, PRODUCT, SQUARE, WEIGHTED
+from gpureduce.core.moments import DEVIATION, PRODUCT, SQUARE, WEIGHTED
 from gpureduce.core.plan import (
     ROUND_ONCE,
     Arguments,
@@ -270,10 +270,10 @@ def result_of(made: Made, kind: str, nbytes: int, dtype: Any) -> tuple[dtypes.Co
 
     Raises if the result or its dtype is not supported.
     """
-    if kind == "c" and (made.term not in (ELEMENT, SQUARE) or made.kind == DEVIATION):
+    if kind == "c" and (made.term in (PRODUCT, WEIGHTED) or made.kind == DEVIATION):
         raise TypeError(
-            "on a GPU, exact products, and variances with mean=, take real arrays only: compute "
-            "them from the real and imaginary parts"
+            "on a GPU, averages, and variances with mean=, take real arrays only: compute them "
+            "from the real and imaginary parts"
         )
     if kind in "iu" and (made.term == PRODUCT or (nbytes > 4 and made.term == WEIGHTED)):
         what = "products" if made.term == PRODUCT else "averages"

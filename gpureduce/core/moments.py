@@ -15,7 +15,7 @@ from gpureduce.core import exact, run_host
 from gpureduce.core.dtypes import Array, load_of
 from gpureduce.core.groups import Segments
 
-ELEMENT, MAGNITUDE, SQUARE, PRODUCT, WEIGHTED = range(5)  # gr_term
+ELEMENT, MAGNITUDE, SQUARE, PRODUCT, WEIGHTED, COMPLEX, CONJUGATED = range(7)  # gr_term
 RATIO, VARIANCE, DEVIATION = range(3)  # gr_finish_kind
 _WIDE = 1 << 53  # integers up to this size are float64 numbers
 

@@ -31,9 +31,11 @@ static bool can_be_made(const gr_decided *plan, const gr_numpy_type *type, bool 
     gr_term term = plan->request.axes.term;
     bool is_weighted = made->over == GR_OVER_WEIGHTS;
     bool is_known = made->kind == GR_FINISH_RATIO
-                        ? term <= GR_TERM_WEIGHTED && is_weighted == (term == GR_TERM_WEIGHTED)
+                        ? term <= GR_TERM_CONJUGATED && is_weighted == (term == GR_TERM_WEIGHTED)
                         : made->kind <= GR_FINISH_DEVIATION && term == GR_TERM_SQUARE;
-    bool is_plain = term == GR_TERM_ELEMENT || type->components == 1 || joins_parts(plan, type);
+    bool is_complex = type->components == 2;
+    bool is_plain = term == GR_TERM_ELEMENT || joins_parts(plan, type) ||
+                    is_complex == (term >= GR_TERM_COMPLEX);
     bool is_one_axis = plan->axes && !(plan->axes & (plan->axes - 1));
     gr_range_kind ranges = plan->request.axes.ranges.kind;
     if (plan->request.running)

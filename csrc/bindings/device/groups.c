@@ -100,7 +100,10 @@ static bool fit_axes(job *j)
     bool has_mean = sums->made.is_made && sums->made.kind == GR_FINISH_VARIANCE;
     if (in->kind == 'c' && has_mean)
         axes->components = 2; /* the sum of each part is squared */
-    else if (sums->parts == 2)
+    else if (axes->term >= GR_TERM_COMPLEX) {
+        gr_axes_push(&axes->kept, (gr_axis){2, 0, 1, part_bytes});
+        gr_axes_push(&axes->reduced, (gr_axis){2, in->bytes / 2, in->bytes / 2, 0});
+    } else if (sums->parts == 2)
         gr_axes_push(&axes->kept, (gr_axis){2, in->bytes / 2, 0, part_bytes});
     else if (in->kind == 'c')
         gr_axes_push(&axes->reduced, (gr_axis){2, in->bytes / 2, 0, 0});

@@ -202,6 +202,25 @@ template <typename Acc> __device__ __forceinline__ void add_wide(Acc &sum, doubl
     }
 }
 
+/* Calls use(x, y) for the factors of one part of products of complex numbers. */
+template <typename Use>
+__device__ __forceinline__ void each_complex(const gr_layout &of, const Place &first,
+                                             const Turn &turn, Use use)
+{
+    int64_t imaginary = first.mask & 1;
+    bool subtracts = (of.term == GR_TERM_CONJUGATED) == (imaginary != 0);
+    MOSTLY_ONCE
+    for (size_t i = turn.begin + turn.member; i < turn.end; i += turn.step) {
+        Place at(of.dim + of.kept, of.reduced - 1, i / 2);
+        int64_t part = i % 2;
+        double x = element_at<double>(static_cast<const char *>(of.base) + first.in + at.in, part,
+                                      of.load);
+        double y = element_at<double>(of.mask + first.mask - imaginary + at.mask, part ^ imaginary,
+                                      of.load);
+        use(x, part && subtracts ? -y : y);
+    }
+}
+
 /* Calls use(x, y) for a thread's elements of a group of floats. `by_packs`: `use` is short enough
  * for each_pack(). */
 template <bool by_packs, typename Use>
@@ -209,6 +228,8 @@ __device__ __forceinline__ void each_term(const gr_layout &of, const Place &firs
                                           Use use)
 {
     bool has_factors = of.term >= GR_TERM_PRODUCT;
+    if (of.term >= GR_TERM_COMPLEX)
+        return each_complex(of, first, turn, use);
     if (of.reduced == 1 && (has_factors || !of.mask))
         switch (of.load) {
         case GR_LOAD_f16: return each_strided<__half, by_packs>(of, first, turn, use);
