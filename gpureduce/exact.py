@@ -98,8 +98,8 @@ _VAR = (VARIANCE, False, ELEMENT, SQUARE, True)
 _STD = (VARIANCE, True, ELEMENT, SQUARE, True)
 _NORM = {1: (RATIO, False, MAGNITUDE, -1, False), 2: (RATIO, True, SQUARE, -1, False)}
 _DOT = (RATIO, False, PRODUCT, -1, False)
-_OF_COMPLEX = {of: (RATIO, False, term, -1, False)
-               for of, term in ((False, COMPLEX), (True, CONJUGATED))}  # fmt: skip
+_DOT_ON_GPU = (RATIO, False, COMPLEX, -1, False)
+_VECDOT_ON_GPU = (RATIO, False, CONJUGATED, -1, False)
 _AVERAGE = axis_on_device.Made(RATIO, False, WEIGHTED, axis_on_device.OVER_WEIGHTS)
 
 
@@ -522,12 +522,11 @@ def _largest(x: Any, axis: Axis, keepdims: bool) -> Any:
     return library.where(found == found, found, math.nan)  # the quiet nan, as on processors
 
 
-def _product(a: Any, b: Any, axis: int, conjugates: bool) -> Any:
+def _product(a: Any, b: Any, axis: int, how: tuple[int, bool, int, int, bool]) -> Any:
     """The sums of the products of two arrays on a GPU; None of other arrays."""
     if type(a) is np.ndarray or not arrays.lies_on_a_gpu(a):
         return None
     _check_alike(a, b)
-    how = _OF_COMPLEX[conjugates] if "complex" in str(getattr(a, "dtype", "")) else _DOT
     return _made(a, how, axis, other=b)
 
 
@@ -548,7 +547,7 @@ def dot(a: npt.ArrayLike, b: npt.ArrayLike) -> Any:
     """The sum of the products of two one-dimensional arrays, rounded once."""
     if len(getattr(a, "shape", ())) == 1:
         found = _host.finish_plainly(a, 0, False, _DOT, -1, b)
-        found = _product(a, b, 0, False) if found is None else found
+        found = _product(a, b, 0, _DOT_ON_GPU) if found is None else found
         if found is not None:
             return found
     shapes = [getattr(one, "shape", None) for one in (a, b)]
@@ -567,7 +566,7 @@ def vecdot(x1: npt.ArrayLike, x2: npt.ArrayLike, axis: int = -1) -> Any:
     """The sums of the products conj(x1) * x2 along an axis, each rounded once."""
     if type(axis) is int:
         found = _host.finish_plainly(x1, axis, False, _DOT, -1, x2)
-        found = _product(x1, x2, axis, True) if found is None else found
+        found = _product(x1, x2, axis, _VECDOT_ON_GPU) if found is None else found
         if found is not None:
             return found
     both = [arrays.as_array(one) for one in (x1, x2)]

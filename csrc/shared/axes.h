@@ -31,9 +31,9 @@ typedef enum {
     GR_TERM_PRODUCT, /* with the other array's element */
     /* Kernels only: */
     GR_TERM_WEIGHTED,  /* the same, and that element alone */
-    GR_TERM_COMPLEX,   /* x y of complex numbers. The last dimension that is kept counts the parts
-                          of the result, and has a step of 1 in `mask`. The last reduced one counts
-                          the parts of elements */
+    GR_TERM_COMPLEX,   /* x y of complex numbers. The last kept dimension counts the parts of the
+                          result: its step in `mask` is 1. The last reduced one counts the parts of
+                          elements */
     GR_TERM_CONJUGATED /* conj(x) y, likewise */
 } gr_term;
 

@@ -270,13 +270,14 @@ def result_of(made: Made, kind: str, nbytes: int, dtype: Any) -> tuple[dtypes.Co
 
     Raises if the result or its dtype is not supported.
     """
-    if kind == "c" and (made.term in (PRODUCT, WEIGHTED) or made.kind == DEVIATION):
+    if kind == "c" and (made.term == WEIGHTED or made.kind == DEVIATION):
         raise TypeError(
             "on a GPU, averages, and variances with mean=, take real arrays only: compute them "
             "from the real and imaginary parts"
         )
-    if kind in "iu" and (made.term == PRODUCT or (nbytes > 4 and made.term == WEIGHTED)):
-        what = "products" if made.term == PRODUCT else "averages"
+    is_average = made.term == WEIGHTED
+    if kind in "iu" and made.term >= PRODUCT and (nbytes > 4 or not is_average):
+        what = "averages" if is_average else "products"
         raise TypeError(
             f"on a GPU, exact {what} do not take {gpu_arrays.source(kind, nbytes)}: convert the "
             "array to float64 first, which holds integers up to 2^53 exactly"

@@ -14,7 +14,7 @@ from cases import numpy_dtype
 from gpureduce import exact
 from gpureduce.core import device_results, devices, gpu_arrays
 from gpureduce.core.device_array import DeviceArray
-from producers import LIBRARY, OfLibrary, on_device
+from producers import LIBRARY, ByDLPack, OfLibrary, on_device
 
 SHAPES = [(), (0, 3), (5, 0), (1, 1), (3000,), (7, 33), (300, 2), (3, 4, 50)]
 FEW = [(1, 1), (7, 33), (40, 2)]
@@ -278,6 +278,8 @@ def test_products_of_complex_numbers(dtype, part, make):
                 there = exact.vecdot(on_device(one), on_device(other), axis)
                 assert on_host(there).tobytes() == exact.vecdot(one, other, axis).tobytes()
         if x.ndim == 1:
+            there = exact.vecdot(ByDLPack(x), ByDLPack(y))  # which has no dtype of its own
+            assert on_host(there).tobytes() == exact.vecdot(x, y).tobytes()
             found = on_host(exact.dot(on_device(x), on_device(y)))
             assert found.tobytes() == exact.dot(x, y).tobytes()
 

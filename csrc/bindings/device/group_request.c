@@ -59,6 +59,8 @@ static int take_types(gr_decided *plan, int acc, int exactly, int target,
     gr_sums *sums = &request->sums;
     const gr_numpy_type *type = gr_numpy_type_of_kind(plan->kind, plan->bytes);
     int strategy = request->strategy, by_segment = request->by_segment;
+    if (type && type->components == 1 && request->axes.term >= GR_TERM_COMPLEX)
+        request->axes.term = GR_TERM_PRODUCT;
     bool is_there = strategy >= 0 && strategy < gr_strategy_count();
     gr_kind kind = by_segment ? GR_KIND_KEYS : GR_KIND_SCAN;
     bool is_users = request->running && is_there && gr_is_added_strategy(strategy);
