@@ -98,6 +98,7 @@ _VAR = (VARIANCE, False, ELEMENT, SQUARE, True)
 _STD = (VARIANCE, True, ELEMENT, SQUARE, True)
 _NORM = {1: (RATIO, False, MAGNITUDE, -1, False), 2: (RATIO, True, SQUARE, -1, False)}
 _DOT = (RATIO, False, PRODUCT, -1, False)
+_AVERAGES_ARE_REAL = "average takes real numbers and real weights, not complex ones"
 _DOT_ON_GPU = (RATIO, False, COMPLEX, -1, False)
 _VECDOT_ON_GPU = (RATIO, False, CONJUGATED, -1, False)
 _AVERAGE = axis_on_device.Made(RATIO, False, WEIGHTED, axis_on_device.OVER_WEIGHTS)
@@ -228,7 +229,7 @@ def average(
     call = Call(a, axis, keepdims, True)
     w = weights_of(call, axis, Call(weights, None, False, True).array)
     if call.is_complex or w.dtype.kind == "c":
-        raise TypeError("average takes real numbers and real weights, not complex ones")
+        raise TypeError(_AVERAGES_ARE_REAL)
     both = np.result_type(call.array.dtype, w.dtype, np.float64 if (
         call.array.dtype.kind in "biu") else call.array.dtype)  # fmt: skip
     above = terms_of(call.array, w, call.axes, both)
@@ -251,6 +252,8 @@ def _average_gpu(a: Any, axis: Axis, weights: Any, returned: bool, keepdims: boo
         n = math.prod(shape[i] for i in axes)
         return found, axis_on_device.library_of(found).full_like(found, n)
     weights = axis_on_device.spread_weights(weights, shape, axis)
+    if any("complex" in str(getattr(one, "dtype", "")) for one in (a, weights)):
+        raise TypeError(_AVERAGES_ARE_REAL)
     _check_alike(a, weights)
     found = axis_on_device.made_gpu(a, _AVERAGE, axis, keepdims=keepdims, other=weights)
     if not returned:
@@ -545,7 +548,8 @@ def _check_alike(a: Any, b: Any) -> None:
 
 def dot(a: npt.ArrayLike, b: npt.ArrayLike) -> Any:
     """The sum of the products of two one-dimensional arrays, rounded once."""
-    if len(getattr(a, "shape", ())) == 1:
+    shape = getattr(a, "shape", None)
+    if isinstance(shape, tuple) and len(shape) == 1:
         found = _host.finish_plainly(a, 0, False, _DOT, -1, b)
         found = _product(a, b, 0, _DOT_ON_GPU) if found is None else found
         if found is not None:

@@ -72,6 +72,10 @@ def _register_gradient(op: Any, backward: Callable[..., Any], setup: Callable[..
     _DIRECT[op._qualname] = Direct
 
 
+def _resolved(x: Any) -> Any:
+    return x.resolve_conj().resolve_neg() if isinstance(x, torch.Tensor) else x
+
+
 def _run(op: Any, *args: Any) -> Any:
     """An operator's result. Eager programs go past PyTorch's dispatcher, which takes longer."""
     needs_gradient = False
@@ -89,6 +93,9 @@ def _run(op: Any, *args: Any) -> Any:
         or torch._C._get_tracing_state() is not None
     ):
         return op(*args)
+    for x in args:  # PyTorch changes elements of some tensors when it reads them
+        if isinstance(x, torch.Tensor) and (x.is_conj() or x.is_neg()):
+            return _run(op, *map(_resolved, args))
     if needs_gradient and torch.is_grad_enabled():
         return _DIRECT[op._qualname].apply(*args)
     return op._init_fn(*args)

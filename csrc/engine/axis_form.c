@@ -54,8 +54,9 @@ void gr_axis_simplify(gr_axes *axes, unsigned parts)
 {
     gr_axis_list *kept = &axes->kept, *reduced = &axes->reduced;
     bool has_products = axes->term >= GR_TERM_COMPLEX;
-    gr_axis of_products = reduced->dim[reduced->count - has_products];
-    reduced->count -= has_products;
+    gr_axis of_products = {0};
+    if (has_products)
+        of_products = reduced->dim[--reduced->count];
     if (gr_axes_size(reduced) == 0)
         reduced->count = 0;
     gr_axes_sort(reduced);

@@ -270,10 +270,10 @@ def result_of(made: Made, kind: str, nbytes: int, dtype: Any) -> tuple[dtypes.Co
 
     Raises if the result or its dtype is not supported.
     """
-    if kind == "c" and (made.term == WEIGHTED or made.kind == DEVIATION):
+    if kind == "c" and made.kind == DEVIATION:
         raise TypeError(
-            "on a GPU, averages, and variances with mean=, take real arrays only: compute them "
-            "from the real and imaginary parts"
+            "on a GPU, variances with mean= take real arrays only: compute them from the real and "
+            "imaginary parts"
         )
     is_average = made.term == WEIGHTED
     if kind in "iu" and made.term >= PRODUCT and (nbytes > 4 or not is_average):

@@ -284,6 +284,13 @@ def test_products_of_complex_numbers(dtype, part, make):
             assert found.tobytes() == exact.dot(x, y).tobytes()
 
 
+@pytest.mark.parametrize("n", [2**21 + 3, 2**22 + 3])
+def test_more_products_of_complex_numbers_than_one_launch_takes(n):
+    x = np.broadcast_to(np.array([1 + 2j], np.complex64), (n,))
+    assert on_host(exact.vecdot(on_device(x), on_device(x))) == 5 * n
+    assert on_host(exact.dot(on_device(x), on_device(x))) == np.complex64((-3 + 4j) * n)
+
+
 def test_errors():
     x = np.ones((3, 4), np.float32)
     there, own, ints = on_device(x), OfLibrary(x), OfLibrary(np.arange(3))
@@ -296,6 +303,7 @@ def test_errors():
         (lambda: exact.var(there, 0, mean=x[:1]), TypeError, "on the same GPU as the data"),
         (lambda: exact.var(there, 0, mean=2**60 + 1), ValueError, "float64 holds"),
         (lambda: exact.var(there, 0, mean=on_device(x[0])), ValueError, "it must have"),
+        (lambda: exact.average(on_device(x + 1j), 0, there), TypeError, "takes real numbers"),
         (lambda: exact.average(there, 0, x[0]), ValueError, "weights has the shape"),
         (lambda: exact.average(there, 0, on_device(x.astype("f8"))), TypeError, "one type, dtype"),
         (lambda: exact.average(ints, 0, ints), TypeError, "averages do not take int64"),

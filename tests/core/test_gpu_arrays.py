@@ -124,6 +124,16 @@ def test_the_quick_way_passes_other_calls_on(emulator_for_a_card):
             gpureduce.sum(there, "fast", stream="1", timing=timing)
 
 
+@pytest.mark.parametrize(("dtype", "method"), [("float32", "is_neg"), ("complex64", "is_conj")])
+def test_tensors_that_pytorch_changes_when_it_reads_them(emulator_for_a_card, dtype, method):
+    there = ByExchange(np.ones(100, dtype))
+    setattr(there, method, lambda: True)
+    with pytest.raises(BufferError, match=rf"^{method}\(\) of .* pass x.resolve_conj\(\)"):
+        add(there)
+    setattr(there, method, lambda: False)
+    assert add(there).value == 100
+
+
 FLOATS = array_of("float32", 100)
 MISALIGNED = array_of("uint8", 41)[1:].view(np.float32)
 

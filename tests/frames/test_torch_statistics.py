@@ -78,6 +78,11 @@ def test_products(dtype):
         want = torch.linalg.vecdot(x, y, dim=dim)
         torch.testing.assert_close(gt.vecdot(x, y, dim=dim), want)
     torch.testing.assert_close(gt.dot(x[0, 0], y[0]), torch.dot(x[0, 0], y[0]))
+    if dtype.is_complex:  # PyTorch conjugates and negates elements when it reads them
+        late = x.conj()
+        torch.testing.assert_close(gt.vecdot(late, y), torch.linalg.vecdot(late, y))
+        assert torch.equal(gt.mean(late.imag, 0), -gt.mean(x.imag, 0))
+        assert torch.equal(gt.sum(late, 0), gt.sum(x, 0).conj())
     found = torch.func.vmap(gt.vecdot, in_dims=(0, None))(x, y)
     assert torch.equal(found, gt.vecdot(x, y))
     if dtype != torch.float32:

@@ -120,6 +120,23 @@ static int failed_in(const char *what)
     return -1;
 }
 
+/* Whether PyTorch changes the tensor's elements only when it reads them, which the table does not
+ * tell. -1 with an exception set if a method fails. */
+static int is_changed(PyObject *tensor, const char *method)
+{
+    PyObject *found = PyObject_HasAttrString(tensor, method)
+                          ? PyObject_CallMethod(tensor, method, NULL)
+                          : Py_NewRef(Py_False);
+    int is = found ? PyObject_IsTrue(found) : -1;
+    Py_XDECREF(found);
+    if (is > 0)
+        PyErr_Format(PyExc_BufferError,
+                     "%s() of this tensor is True: pass x.resolve_conj().resolve_neg(), whose "
+                     "elements in memory are its values",
+                     method);
+    return is;
+}
+
 int gr_by_exchange(PyObject *object, const void *functions, gr_array *array)
 {
     const dl_exchange *table = functions;
@@ -130,6 +147,9 @@ int gr_by_exchange(PyObject *object, const void *functions, gr_array *array)
         return failed_in("dltensor_from_py_object_no_sync");
     if (!on_gpu(tensor.device))
         return 0;
+    if (is_changed(object, "is_neg") ||
+        (tensor.dtype.code == DL_COMPLEX && is_changed(object, "is_conj")))
+        return -1;
     if (table->current_stream(DL_CUDA, tensor.device.id, &stream))
         return failed_in("current_work_stream");
     array->stream = stream ? stream : GR_LEGACY_STREAM;

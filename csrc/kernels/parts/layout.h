@@ -207,7 +207,8 @@ template <typename Use>
 __device__ __forceinline__ void each_complex(const gr_layout &of, const Place &first,
                                              const Turn &turn, Use use)
 {
-    int64_t imaginary = first.mask & 1;
+    const unsigned char *factors = of.mask + first.mask;
+    int64_t imaginary = (uintptr_t)factors & 1;
     bool subtracts = (of.term == GR_TERM_CONJUGATED) == (imaginary != 0);
     MOSTLY_ONCE
     for (size_t i = turn.begin + turn.member; i < turn.end; i += turn.step) {
@@ -215,8 +216,7 @@ __device__ __forceinline__ void each_complex(const gr_layout &of, const Place &f
         int64_t part = i % 2;
         double x = element_at<double>(static_cast<const char *>(of.base) + first.in + at.in, part,
                                       of.load);
-        double y = element_at<double>(of.mask + first.mask - imaginary + at.mask, part ^ imaginary,
-                                      of.load);
+        double y = element_at<double>(factors - imaginary + at.mask, part ^ imaginary, of.load);
         use(x, part && subtracts ? -y : y);
     }
 }
