@@ -243,10 +243,10 @@ CALLS = {
 @pytest.mark.parametrize("name", CALLS)
 def test_a_signal_interrupts_long_calls(name):
     """Between two looks for signals other threads run."""
-    after, turns = 0.2, []
+    after, turns = 0.12, []
 
     def turn():
-        time.sleep(0.05)
+        time.sleep(0.02)
         turns.append(name)
 
     with meanwhile(turn):
