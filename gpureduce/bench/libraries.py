@@ -100,7 +100,7 @@ NUMPY = Peer(
     add=lambda numpy, array, dtype: lambda: array.sum(dtype=dtype).item(),
     add_host=None,
 )
-# Not a library: a kernel that loads the array and stores one word, the limit of all sums.
+# Not a library: a kernel that loads the array and stores one word. No sum can be faster.
 LOAD_ONLY = "load_only"
 _loaded: dict[str, ModuleType] = {}
 NAMES = ("cub", LOAD_ONLY, "numpy", *(peer.name for peer in PEERS))

@@ -440,8 +440,7 @@ def _ids(ids: Any) -> tuple[Array, int | None]:
     if missing.size:
         raise ValueError(
             f"{missing.size} segment_ids have no category (code -1), the first at {missing[0]}: "
-            "leave these rows out, as segment_ids.notna() selects, or give them a category of "
-            "their own"
+            "keep only the rows of segment_ids.notna(), or give these rows a category of their own"
         )
     return codes, len(dtype.categories)
 

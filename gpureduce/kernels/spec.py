@@ -81,7 +81,9 @@ def checked(spec: str | os.PathLike[str] | Mapping[str, Any]) -> Spec:
     found = given(spec)
     for key in found:
         if key not in _SPEC_KEYS:
-            raise ValueError(f"{where} has {key!r}; a spec has {', '.join(_SPEC_KEYS)}")
+            raise ValueError(
+                f"{where} has the unknown key {key!r}; a spec may have {', '.join(_SPEC_KEYS)}"
+            )
     rows = _listed(found.get("require", []), f"{where}: require")
     rules = tuple(_rule_of(row, where) for row in rows)
     if not rules:

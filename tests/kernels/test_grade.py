@@ -67,7 +67,7 @@ def test_rules():
         ({}, "has no rule"),
         (
             {"rules": []},
-            "a spec has title, kernel, dtypes, launch, blocks, sizes, assume, n, hints, require",
+            "spec may have title, kernel, dtypes, launch, blocks, sizes, assume, n, hints, require",
         ),
         ({"require": [{"rule": "fast"}]}, "has the rule 'fast'; a rule is one of"),
         ({"require": [{"rule": "speed <= 3"}]}, "a rule is one of"),
