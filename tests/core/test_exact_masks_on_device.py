@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import warnings
 
 import numpy as np
@@ -244,7 +243,8 @@ def test_float64_numbers_of_few_bits(few):
 
 
 @pytest.mark.parametrize(("make", "dtype"), [
-    *zip(MAKERS, itertools.cycle(["float32", "float64"])), (normal, "float64")
+    pytest.param(make, dtype, marks=() if make is normal or i % 2 == j else pytest.mark.slow)
+    for i, make in enumerate(MAKERS) for j, dtype in enumerate(["float32", "float64"])
 ])  # fmt: skip
 def test_variances_of_complex_numbers(make, dtype):
     rng = np.random.default_rng(8)

@@ -20,7 +20,7 @@ MIB = 2**20
 @pytest.mark.parametrize(
     ("strategy", "device", "n", "threads", "timing"),
     [("sequential", "emulator", 2**22, 1, True)]
-    + [("cpu", None, 2**32, 3, True), ("cpu", None, 2**31, 1, False)]  # signals count every 50 ms
+    + [("cpu", None, 2**32, 3, True), ("cpu", None, 2**31, 1, False)]  # looked for every 50 ms
     + [pytest.param("cascade", "cuda", 2**30, n, True, marks=pytest.mark.gpu) for n in (1, 16)],
 )
 def test_a_signal_breaks_a_sum_off_and_the_next_one_works(

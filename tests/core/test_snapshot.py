@@ -1,4 +1,4 @@
-"""Names, casts and routes are those of snapshot.json; a test lists names that a newer one lacks."""
+"""Names, casts and routes are those of snapshot.json. `api.lost` lists what a newer file lacks."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ ORDERS = ["lockstep", "lockstep 1", "forward", "reverse", "random 3", "random 11
 @pytest.mark.parametrize("name", LADDER)
 def test_the_steps_make_the_memory_that_the_kernel_sees(name: str):
     cases = [(63, 32, "float16"), (1, 32, "int8"), (300, 96, "int32"), (515, 128, "float64")]
-    # Each kernel has a third of the orders, and the next ones have the others.
+    # Each kernel has a third of the orders, and the next two kernels have the other orders.
     for number in range(LADDER.index(name) % 3, len(ORDERS), 3):
         n, block, dtype = cases[(number + len(name)) % len(cases)]
         if name == "exact" or np.dtype(dtype).name not in registry.STRATEGIES[name].dtypes:

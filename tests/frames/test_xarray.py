@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from gpureduce import exact
+from user_kernels import some
 
 xr = pytest.importorskip("xarray")
 gx = pytest.importorskip("gpureduce.xarray")
@@ -134,8 +135,10 @@ def same(found, right):
         assert found.dtype == right.dtype
 
 
-# Each grouping has one kind of result, and the next grouping the next kind.
-@pytest.mark.parametrize(("grouping", "kind"), [*zip(GROUPINGS, itertools.cycle(KINDS))])
+# Without --slow, each grouping has one kind of result, and the next grouping the next kind.
+@pytest.mark.parametrize(("grouping", "kind"), [
+    pytest.param(grouping, kind, marks=() if i % len(KINDS) == j else pytest.mark.slow)
+    for i, grouping in enumerate(GROUPINGS) for j, kind in enumerate(KINDS)])  # fmt: skip
 def test_all_groups_at_once_are_those_one_by_one(kind, grouping, monkeypatch):
     """By segments of one call: the bits, names and coordinates of groups that are reduced alone."""
     data = dataset().assign_coords(
@@ -202,8 +205,10 @@ def test_bits_do_not_depend_on_chunks():
             np.testing.assert_array_equal(mean, exact.average(x.values, 0, w.values))
 
 
-@pytest.mark.parametrize("scale", [0.125, 1e200])
-@pytest.mark.parametrize(("groups", "is_rare"), [(5, False), (500, False), (500, True)])
+@pytest.mark.parametrize(
+    ("groups", "is_rare", "scale"),  # long groups and short ones
+    some(itertools.product([5, 500], [False, True], [0.125, 1e-9, 1e200]), 2),
+)
 def test_missing_numbers_beside_close_ones(scale, groups, is_rare):
     """Missing numbers become zeros, which are far from all other numbers of their sums."""
     x = 1e8 + scale * RNG.integers(0, 9, (4000, 3))

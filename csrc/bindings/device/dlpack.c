@@ -120,15 +120,18 @@ static int failed_in(const char *what)
     return -1;
 }
 
-/* Whether PyTorch changes the tensor's elements only when it reads them, which the table does not
- * tell. -1 with an exception set if a method fails. */
+/* Whether the tensor's method says that PyTorch conjugates or negates the elements in memory when
+ * they are read. The table of C functions does not tell. Sets an exception unless the result is 0.
+ */
 static int is_changed(PyObject *tensor, const char *method)
 {
-    PyObject *found = PyObject_HasAttrString(tensor, method)
-                          ? PyObject_CallMethod(tensor, method, NULL)
-                          : Py_NewRef(Py_False);
+    PyObject *says;
+    if (gr_optional_attribute(tensor, method, 0, &says) < 0)
+        return -1;
+    PyObject *found = says ? PyObject_CallNoArgs(says) : Py_NewRef(Py_False);
     int is = found ? PyObject_IsTrue(found) : -1;
     Py_XDECREF(found);
+    Py_XDECREF(says);
     if (is > 0)
         PyErr_Format(PyExc_BufferError,
                      "%s() of this tensor is True: pass x.resolve_conj().resolve_neg(), whose "
@@ -147,13 +150,14 @@ int gr_by_exchange(PyObject *object, const void *functions, gr_array *array)
         return failed_in("dltensor_from_py_object_no_sync");
     if (!on_gpu(tensor.device))
         return 0;
-    if (is_changed(object, "is_neg") ||
-        (tensor.dtype.code == DL_COMPLEX && is_changed(object, "is_conj")))
-        return -1;
     if (table->current_stream(DL_CUDA, tensor.device.id, &stream))
         return failed_in("current_work_stream");
     array->stream = stream ? stream : GR_LEGACY_STREAM;
-    return take_tensor(&tensor, array);
+    int found = take_tensor(&tensor, array);
+    if (found > 0 &&
+        (is_changed(object, "is_neg") || (array->kind == 'c' && is_changed(object, "is_conj"))))
+        return -1;
+    return found;
 }
 
 /* __dlpack__(stream=ours, max_version=(1, 1)): the producer makes our stream wait for its own. */

@@ -39,4 +39,4 @@ typedef struct dl_versioned {
     dl_tensor tensor;
 } dl_versioned;
 
-enum { DL_CUDA = 2, DL_CUDA_MANAGED = 13, DL_COMPLEX = 5 };
+enum { DL_CUDA = 2, DL_CUDA_MANAGED = 13 };
