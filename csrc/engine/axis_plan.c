@@ -47,8 +47,9 @@ static void shape_terms(gr_axis_plan *p)
 {
     size_t most = gr_sms_of(p) * 2, per_block = (size_t)GR_TERMS_THREADS * SHARE_TERMS;
     size_t terms = gr_axis_usual_terms(&p->request->axes);
-    p->lanes = p->block =
-        (unsigned)gr_least(gr_ceil_div(terms ? terms : 1, GR_WARP) * GR_WARP, GR_TERMS_THREADS);
+    bool are_fine = p->request->load == GR_LOAD_f64; /* a warp makes the result of a short group */
+    size_t threads = gr_ceil_div(terms && !are_fine ? terms : GR_TERMS_THREADS, GR_WARP) * GR_WARP;
+    p->lanes = p->block = (unsigned)gr_least(threads, GR_TERMS_THREADS);
     /* Most results are proven, and their blocks return at once. */
     p->level_shares = p->sum_count <= SHARED_RESULTS ? gr_least(most, terms / per_block) : 1;
     p->level_shares = p->level_shares ? p->level_shares : 1;

@@ -48,15 +48,32 @@ INLINE approximate sum_of(approximate a, approximate b)
     return checked(high, low, a.error + b.error + 2 * lost);
 }
 
-INLINE approximate product_of(approximate a, approximate b)
+/* `is_exact`: high + low has no rounding error. */
+INLINE approximate product_with(approximate a, approximate b, lanes64 is_exact)
 {
     doubles high = a.high * b.high, low = rest_of_product(a.high, b.high, high);
     doubles error = magnitude(a.high) * b.error + (magnitude(b.high) + b.error) * a.error;
     low += a.high * b.low + a.low * b.high;
-    lanes64 is_exact = is_plain(&a) & is_plain(&b); /* `error` may underflow to 0 */
     doubles lost = (doubles)((lanes64)(LOST * magnitude(high)) & ~is_exact);
     lanes64 vanishes = (lanes64)(high == 0) & (lanes64)(a.high != 0) & (lanes64)(b.high != 0);
     return checked(high, low, choose(vanishes, endless(), 2 * error + lost));
+}
+
+INLINE approximate product_of(approximate a, approximate b)
+{
+    return product_with(a, b, is_plain(&a) & is_plain(&b)); /* `error` may underflow to 0 */
+}
+
+/* The same. Finds more products that are exact: those of a float64 and a number of few bits. */
+INLINE approximate fine_product_of(approximate a, approximate b)
+{
+    doubles low = rest_of_product(a.high, b.high, a.high * b.high), cross = a.high * b.low;
+    lanes64 is_exact = (lanes64)(a.low == 0) & (lanes64)(a.error == 0) & (lanes64)(b.error == 0) &
+                       (lanes64)(rest_of_product(a.high, b.low, cross) == 0) &
+                       (lanes64)(two_sum(&low, cross) == 0);
+    /* The rest of a small product may underflow to 0. */
+    is_exact = is_exact & ((lanes64)(b.low == 0) | (lanes64)(magnitude(cross) > 0x1p-900));
+    return product_with(a, b, is_exact);
 }
 
 INLINE approximate negative_of(approximate a)

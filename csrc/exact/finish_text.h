@@ -61,7 +61,7 @@ INLINE approximate finish_one(const gr_finish_how *how, const gr_finish_planes *
     if (how->kind == GR_FINISH_RATIO) {
         below = squares;
     } else if (how->kind == GR_FINISH_VARIANCE) {
-        above = product_of(n, squares);
+        above = fine_product_of(n, squares);
         int pieces = how->first_count / how->parts;
         for (int k = 0; k < how->parts; k++) {
             approximate sum = total_of(of->first + k * pieces, pieces, of->stride, i);

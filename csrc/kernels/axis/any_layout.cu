@@ -11,8 +11,8 @@
 
 template <typename In, typename Acc>
 __global__ void __launch_bounds__(1024, 1)
-    any_layout(const __grid_constant__ gr_layout of, Sums<Acc> out, size_t sums, size_t terms,
-               unsigned team, unsigned shares)
+    any_layout(const __grid_constant__ gr_layout of, const __grid_constant__ Sums<Acc> out,
+               size_t sums, size_t terms, unsigned team, unsigned shares)
 {
     unsigned teams = blockDim.x / team, member = threadIdx.x % team;
     size_t count = sums * shares, apart = (size_t)gridDim.x * teams;

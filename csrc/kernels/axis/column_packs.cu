@@ -48,7 +48,7 @@ __device__ __forceinline__ void add_packs(const Matrix<In> &in, const Sums<Acc> 
 
 template <typename In, typename Acc>
 __global__ void __launch_bounds__(256, blocks_of_packs<In, Acc>)
-    column_packs(Matrix<In> in, Sums<Acc> out)
+    column_packs(const __grid_constant__ Matrix<In> in, const __grid_constant__ Sums<Acc> out)
 {
     using Sum = ShortSum<Acc, In>;
     constexpr unsigned width = Pack<In>::count, flight = Columns<In, Acc, Sum>::at_once;

@@ -11,8 +11,8 @@
 
 template <typename In, typename Acc>
 __global__ void __launch_bounds__(256, blocks_of<In, Acc>)
-    column_tiles(Matrix<In> in, Sums<Acc> out, unsigned teams, unsigned shares, unsigned fold,
-                 unsigned tail)
+    column_tiles(const __grid_constant__ Matrix<In> in, const __grid_constant__ Sums<Acc> out,
+                 unsigned teams, unsigned shares, unsigned fold, unsigned tail)
 {
     /* Short sums of float16 are exact: a thread gets at most Sizes<In>::few rows. */
     using Sum = std::conditional_t<std::is_same<In, __half>::value, ShortSum<Acc, In>, Acc>;

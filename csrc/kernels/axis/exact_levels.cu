@@ -15,8 +15,8 @@
  * share sums, `words` has GR_LEVELS_WORDS zeros for each sum. */
 template <typename In, typename Acc>
 __global__ void __launch_bounds__(256, 3)
-    exact_levels(gr_layout of, Sums<Acc> out, size_t sums, size_t terms, unsigned lanes,
-                 size_t shares, unsigned long long *words)
+    exact_levels(gr_layout of, const __grid_constant__ Sums<Acc> out, size_t sums, size_t terms,
+                 unsigned lanes, size_t shares, unsigned long long *words)
 {
     const unsigned *bits = out.of.unproven;
     invite_next_kernel();

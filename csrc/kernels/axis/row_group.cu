@@ -10,10 +10,15 @@
  */
 #include "parts/matrix.h"
 
+template <typename In, typename Acc>
+DEVICE_FUNCTION void add_rows_again(const Matrix<In> &in, const Sums<Acc> &out, size_t r,
+                                    unsigned lanes);
+
 /* Adds up four rows by groups of lanes: rows `r`, `r + apart`, ... If additions of Sum might round,
  * all lanes start again with Acc. */
 template <typename Sum, typename In, typename Acc>
-__device__ __forceinline__ void add_rows(Matrix<In> in, Sums<Acc> out, size_t r, unsigned lanes)
+__device__ __forceinline__ void add_rows(const Matrix<In> &in, const Sums<Acc> &out, size_t r,
+                                         unsigned lanes)
 {
     constexpr unsigned flight = 4, ahead = is_proven<Sum> ? (adds_floats<Acc, In> ? 4 : 2) : 1;
     size_t rows = in.rows(), packs = in.of.columns / Pack<In>::count;
@@ -40,7 +45,7 @@ __device__ __forceinline__ void add_rows(Matrix<In> in, Sums<Acc> out, size_t r,
     }
     if constexpr (is_short<Acc, Sum>)
         if (!sizes.allow_in_warp((unsigned)in.of.columns))
-            return add_rows<Acc>(in, out, r, lanes);
+            return add_rows_again(in, out, r, lanes);
     unsigned mine = exchange_sums(sum, lanes, member), count = lanes < flight ? flight : 1;
     bool stores = member % (lanes < flight ? lanes : lanes / flight) == 0;
     size_t number = r + mine * apart;
@@ -49,7 +54,16 @@ __device__ __forceinline__ void add_rows(Matrix<In> in, Sums<Acc> out, size_t r,
         if (stores && k < count && number + k * apart < rows &&
             !out.template is_put_short<Strided<In>>(number + k * apart, sum[k]))
             again |= 1u << k;
-    out.put_again_by_warp(again, number, apart, [&](size_t k) { return in.terms_of(k); });
+    if (__any_sync(0xffffffffu, again))
+        put_rows_again<Strided<In>>(in, out, again, number, apart);
+}
+
+/* Not inlined: it would take registers of the sums that are usually exact. */
+template <typename In, typename Acc>
+DEVICE_FUNCTION void add_rows_again(const Matrix<In> &in, const Sums<Acc> &out, size_t r,
+                                    unsigned lanes)
+{
+    add_rows<Acc>(in, out, r, lanes);
 }
 
 /* Blocks per multiprocessor, at least: moments of floats take twice the registers. */
@@ -60,7 +74,8 @@ constexpr unsigned blocks = !is_proven<Acc>   ? 6
                                               : 4;
 
 template <typename In, typename Acc>
-__global__ void __launch_bounds__(256, blocks<In, Acc>) row_group(Matrix<In> in, Sums<Acc> out)
+__global__ void __launch_bounds__(256, blocks<In, Acc>)
+    row_group(const __grid_constant__ Matrix<In> in, const __grid_constant__ Sums<Acc> out)
 {
     size_t packs = in.of.columns / Pack<In>::count;
     size_t warps = (size_t)gridDim.x * (blockDim.x / 32);

@@ -10,7 +10,8 @@
 
 template <typename In, typename Acc>
 __global__ void __launch_bounds__(1024, 1)
-    row_lanes(Matrix<In> in, Sums<Acc> out, unsigned team, unsigned shares)
+    row_lanes(const __grid_constant__ Matrix<In> in, const __grid_constant__ Sums<Acc> out,
+              unsigned team, unsigned shares)
 {
     constexpr unsigned flight = sizeof(In) <= 8 ? 8 : 4;
     unsigned teams = blockDim.x / team, member = threadIdx.x % team;

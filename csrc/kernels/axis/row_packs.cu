@@ -8,7 +8,8 @@
 
 /* Adds up rows `begin` to `end`, an element at a time. */
 template <typename In, typename Acc>
-__device__ __forceinline__ void add_each(Matrix<In> in, Sums<Acc> out, size_t begin, size_t end)
+__device__ __forceinline__ void add_each(const Matrix<In> &in, const Sums<Acc> &out, size_t begin,
+                                         size_t end)
 {
     MOSTLY_ONCE
     for (size_t r = begin; r < end; r++) {
@@ -21,7 +22,8 @@ __device__ __forceinline__ void add_each(Matrix<In> in, Sums<Acc> out, size_t be
 
 /* Adds up the rows in a pack, from row `r` on: again in Acc, if the additions might round. */
 template <unsigned columns, typename In, typename Acc>
-__device__ __forceinline__ void add_rows(Pack<In> pack, Matrix<In> in, Sums<Acc> out, size_t r)
+__device__ __forceinline__ void add_rows(Pack<In> pack, const Matrix<In> &in, const Sums<Acc> &out,
+                                         size_t r)
 {
     constexpr unsigned width = Pack<In>::count, rows = width / columns;
     In element[width];
@@ -63,7 +65,7 @@ __device__ __forceinline__ void add_packs(const Matrix<In> &in, const Sums<Acc> 
 
 template <typename In, typename Acc>
 __global__ void __launch_bounds__(256, is_proven<Acc> ? 2 : 3)
-    row_packs(Matrix<In> in, Sums<Acc> out)
+    row_packs(const __grid_constant__ Matrix<In> in, const __grid_constant__ Sums<Acc> out)
 {
     switch (in.of.columns) {
     case 2: return add_packs<2>(in, out);

@@ -7,7 +7,9 @@
 #include "parts/matrix.h"
 
 template <typename In, typename Acc>
-__global__ void __launch_bounds__(1024, 1) row_split(Matrix<In> in, Sums<Acc> out, unsigned shares)
+__global__ void __launch_bounds__(1024, 1)
+    row_split(const __grid_constant__ Matrix<In> in, const __grid_constant__ Sums<Acc> out,
+              unsigned shares)
 {
     constexpr unsigned flight = packs_in_flight<Acc>;
     size_t columns = in.of.columns, block = blockDim.x;

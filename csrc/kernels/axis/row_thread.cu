@@ -8,7 +8,8 @@
 #include "parts/matrix.h"
 
 template <typename In, typename Acc>
-__global__ void __launch_bounds__(1024, 1) row_thread(Matrix<In> in, Sums<Acc> out)
+__global__ void __launch_bounds__(1024, 1)
+    row_thread(const __grid_constant__ Matrix<In> in, const __grid_constant__ Sums<Acc> out)
 {
     size_t grid = (size_t)gridDim.x * blockDim.x,
            first = (size_t)blockIdx.x * blockDim.x + threadIdx.x;

@@ -12,7 +12,8 @@
  * array. Each warp has `tile_bytes` bytes of shared memory for its tile. */
 template <typename In, typename Acc>
 __global__ void __launch_bounds__(256, 4)
-    row_tile(Matrix<In> in, Sums<Acc> out, unsigned per_lane, unsigned tile_bytes)
+    row_tile(const __grid_constant__ Matrix<In> in, const __grid_constant__ Sums<Acc> out,
+             unsigned per_lane, unsigned tile_bytes)
 {
     /* float64 leaves unproven sums to a later launch: code for them here would take registers. */
     using Terms = std::conditional_t<sizeof(In) == 8, NoTerms, Strided<In>>;
@@ -68,8 +69,8 @@ __global__ void __launch_bounds__(256, 4)
             if (!out.template is_put<Terms>(out.place(sum_number), sum_number, sum))
                 again |= 1ull << k;
         }
-        out.put_again_by_warp(again, t * per_lane * 32 + lane, 32,
-                              [&](size_t k) { return Terms(in.terms_of(k)); });
+        if (__any_sync(0xffffffffu, again != 0))
+            put_rows_again<Terms>(in, out, again, t * per_lane * 32 + lane, 32);
         __syncwarp(); /* the next tile takes the same memory */
     }
 }

@@ -35,7 +35,7 @@ __device__ __forceinline__ void add_row(const Matrix<In> &in, const Sums<Acc> &o
 
 template <typename In, typename Acc>
 __global__ void __launch_bounds__(256, is_proven<Acc> ? 4 : 6)
-    row_warp(Matrix<In> in, Sums<Acc> out)
+    row_warp(const __grid_constant__ Matrix<In> in, const __grid_constant__ Sums<Acc> out)
 {
     /* Sums of longer rows of float32 are rarely exact in float64. */
     constexpr size_t short_row = sizeof(In) == 2 ? 4096 : sizeof(In) == 4 ? 512 : 160;

@@ -378,16 +378,6 @@ template <typename T> __device__ __forceinline__ double wide(T x)
         return double(float(x));
 }
 
-/* Adds a few floats below 2^top. */
-template <typename T, unsigned count>
-__device__ __forceinline__ void add_few(Proven<gr_proven> &sum, const T (&x)[count], int top)
-{
-    SumFromStart few = SumFromStart::from(start_of<count>(within_limits<T>(top)));
-    for (unsigned k = 0; k < count; k++)
-        few.add(wide(x[k]));
-    few.put_into(&sum.of, count);
-}
-
 /* Adds a sum of products of floats with these exponents. */
 template <typename T>
 __device__ __forceinline__ void put_products(Proven<gr_proven> &sum, SumFromStart &few,
@@ -400,19 +390,6 @@ __device__ __forceinline__ void put_products(Proven<gr_proven> &sum, SumFromStar
             sum.of.bound = INFINITY;
     }
     few.put_into(&sum.of, count);
-}
-
-/* Adds the products of a few floats. */
-template <typename T, unsigned count>
-__device__ __forceinline__ void add_products(Proven<gr_proven> &sum, const T (&x)[count],
-                                             const T (&y)[count], Exponents of_y)
-{
-    Exponents of_x = exponents_of(x);
-    int top = within_limits<T>(of_x.top) + within_limits<T>(of_y.top);
-    SumFromStart few = SumFromStart::from(start_of<count>(top));
-    for (unsigned k = 0; k < count; k++)
-        few.add_product(wide(x[k]), wide(y[k]));
-    put_products<T>(sum, few, count, of_x, of_y);
 }
 
 /* Adds a few floats, and their squares. */

@@ -234,6 +234,10 @@ __device__ __forceinline__ void add_teams(Acc *shared, unsigned teams, unsigned 
     }
 }
 
+template <typename In, typename Acc>
+DEVICE_FUNCTION void add_elements_again(const Matrix<In> &in, const Sums<Acc> &out, size_t batch,
+                                        size_t first, size_t apart);
+
 /* Adds up columns `first`, `first + apart`, ... by loads of single elements. All of them exist. */
 template <typename Sum, typename In, typename Acc>
 __device__ __forceinline__ void add_elements(const Matrix<In> &in, const Sums<Acc> &out,
@@ -244,7 +248,7 @@ __device__ __forceinline__ void add_elements(const Matrix<In> &in, const Sums<Ac
                     1);
     if constexpr (is_short<Acc, Sum>)
         if (!of.sizes.allow((unsigned)in.of.rows))
-            return add_elements<Acc>(in, out, batch, first, apart);
+            return add_elements_again(in, out, batch, first, apart);
     size_t number = batch * in.of.columns + first;
     unsigned others = 0; /* a bit for each sum of an unusual type, or that may need a proof */
     UNROLLED
@@ -258,6 +262,14 @@ __device__ __forceinline__ void add_elements(const Matrix<In> &in, const Sums<Ac
         });
     out.put_again(others, number, apart,
                   [&](unsigned j) { return in.terms_of(batch, first + j * apart); });
+}
+
+/* Not inlined: it would take registers of the sums that are usually exact. */
+template <typename In, typename Acc>
+DEVICE_FUNCTION void add_elements_again(const Matrix<In> &in, const Sums<Acc> &out, size_t batch,
+                                        size_t first, size_t apart)
+{
+    add_elements<Acc>(in, out, batch, first, apart);
 }
 
 /* Adds up one column. */

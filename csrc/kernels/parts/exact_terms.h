@@ -71,21 +71,38 @@ struct Terms {
     }
 };
 
-/* Makes a group's result by a block from sums in three numbers, if these prove it: float64 numbers
- * that were float32 have few bits, and results of such numbers are often just between two floats.
- */
-DEVICE_FUNCTION bool is_made_finely(void *to, const gr_sums &out, const Terms &terms, size_t begin,
-                                    size_t end)
+/* Makes a group's result by a warp or a block from sums in three numbers. Returns true in its first
+ * thread if these prove the result: float64 numbers that were float32 have few bits, and results of
+ * such numbers are often just between two floats. */
+DEVICE_FUNCTION bool is_made_finely(void *to, const gr_sums &out, const Terms &terms,
+                                    const Turn &turn)
 {
     Moments<gr_proven3> sum = 0;
     bool has_factors = terms.of.term >= GR_TERM_PRODUCT;
-    Turn turn = {begin, end, threadIdx.x, blockDim.x};
     each_term<false>(terms.of, terms.place, turn, [&](auto one, auto other) {
         add_product(sum.products, double(one), double(other));
         add_to(sum.x, double(has_factors ? other : one));
     });
-    sum = block_sum(sum);
-    return __syncthreads_or(threadIdx.x == 0 && store_moments(to, out, sum));
+    sum = team_sum(sum, turn.step);
+    return turn.member == 0 && store_moments(to, out, sum);
+}
+
+/* The same for each result of a block whose bit is set: a warp makes one, and clears its bit. */
+__device__ __forceinline__ void make_finely(const gr_sums &out, const gr_layout &of,
+                                            const NextTask &next, size_t terms)
+{
+    unsigned lane = threadIdx.x % 32;
+    size_t warps = (size_t)gridDim.x * (blockDim.x / 32);
+    MOSTLY_ONCE
+    for (size_t k = blockIdx.x + gridDim.x * (threadIdx.x / 32); next.find(k, warps); k += warps) {
+        Place place(of.dim, of.kept, k);
+        TermRange mine(of, place, terms);
+        void *to = static_cast<char *>(out.base) + place.out;
+        if (is_made_finely(to, out, {of, place, 0}, {mine.begin, mine.end, lane, 32}))
+            atomicAnd(&out.unproven[k / 32], ~(1u << k % 32));
+        __syncwarp();
+    }
+    __syncthreads();
 }
 
 /* The first word of imaginary parts: after the words of elements and of products. */

@@ -230,7 +230,9 @@ __device__ __forceinline__ bool is_made_soon(const gr_made &how, Estimate first,
 }
 
 /* Rounds the result of one sum, or of two, to a type. `imaginary`: the sum of the imaginary parts,
- * for variances. Returns false if the rounding is not proven. */
+ * for variances. Returns false if the rounding is not proven. `fine`: it is proven more often, in
+ * more instructions. */
+template <bool fine>
 DEVICE_FUNCTION bool finish_made(const gr_made how, const approximate first,
                                  const approximate second, const approximate imaginary,
                                  gr_load type, double *rounded)
@@ -238,7 +240,8 @@ DEVICE_FUNCTION bool finish_made(const gr_made how, const approximate first,
     gr_format format = gr_format_of(type);
     approximate n = exactly({how.n}), above = first, below = n;
     if (how.kind == GR_FINISH_VARIANCE) {
-        above = sum_of(product_of(n, second), negative_of(product_of(first, first)));
+        approximate product = fine ? fine_product_of(n, second) : product_of(n, second);
+        above = sum_of(product, negative_of(product_of(first, first)));
         if (imaginary.high.value != 0 || imaginary.error.value != 0)
             above = sum_of(above, negative_of(product_of(imaginary, imaginary)));
         above = zero_of_one(above, {how.n});

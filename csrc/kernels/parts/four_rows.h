@@ -47,6 +47,7 @@ __device__ __forceinline__ bool add_four(const Matrix<In> &in, const Sums<Acc> &
     unsigned mine = exchange_sums(sum, 32, lane);
     bool is_done =
         lane % 8 || r + mine >= rows || out.template is_put_short<Strided<In>>(r + mine, sum[0]);
-    out.put_again_by_warp(!is_done, r + mine, 1, [&](size_t k) { return in.terms_of(k); });
+    if (!__all_sync(0xffffffffu, is_done))
+        put_rows_again<Strided<In>>(in, out, !is_done, r + mine, 1);
     return true;
 }

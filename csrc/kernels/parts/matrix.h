@@ -153,13 +153,14 @@ DEVICE_FUNCTION bool store_made(void *to, Made of, First first, Second second, F
         return true;
     }
     bool is_done = false;
-    if constexpr (std::is_same<First, gr_proven>::value)
+    constexpr bool fine = std::is_same<First, gr_proven3>::value;
+    if constexpr (!fine)
         is_done =
             of.type != GR_LOAD_f64 && imaginary.sum == 0 && imaginary.bound == 0 &&
             is_made_soon(of.how, estimate_of(first, k), estimate_of(second, k), of.type, &rounded);
     if (!is_done)
-        is_done = finish_made(of.how, approximate_of(first, k), approximate_of(second, k),
-                              approximate_of(imaginary, k), of.type, &rounded);
+        is_done = finish_made<fine>(of.how, approximate_of(first, k), approximate_of(second, k),
+                                    approximate_of(imaginary, k), of.type, &rounded);
     if (is_done)
         store_sum(to, target, rounded);
     return is_done;
@@ -191,13 +192,19 @@ store_of_parts(void *to, const gr_sums &of, const type_moments &real, const type
     return store_made<gr_proven, gr_proven>(to, Made(of), real.x.of, products.of, imaginary.x.of);
 }
 
+/* The same for one sum. Few kernels without products make such results. */
+template <typename T> DEVICE_FUNCTION bool store_made_of(void *to, const gr_sums &of, T sum)
+{
+    return store_made<T, T>(to, Made(of), sum, T{}, T{});
+}
+
 /* Stores the rounded sum if it is proven. Returns whether it is. */
 template <typename T>
 __device__ __forceinline__ bool store_proven(void *to, const gr_sums &of, size_t k, Proven<T> sum)
 {
     double rounded;
     if (of.made.is_made)
-        return store_made<T, T>(to, Made(of), sum.of, T{}, T{});
+        return store_made_of(to, of, sum.of);
     add_to(sum, initial_of<double>(of, k));
     bool is_done = finish_proven(sum.of, of, &rounded);
     if (is_done)
@@ -277,6 +284,16 @@ struct NoTerms {
 
 template <typename Acc, typename Terms>
 constexpr bool adds_again = is_proven<Acc> && !is_moments<Acc> && can_add_again<Terms>;
+
+template <typename Acc> struct Sums;
+
+/* The same as Sums::is_put(). Not inlined, because hardly any short sum needs it. `out` must be a
+ * parameter of the kernel, by __grid_constant__: then it needs no copy. */
+template <typename Terms, typename Acc>
+DEVICE_FUNCTION bool is_put_apart(const Sums<Acc> &out, size_t k, double sum)
+{
+    return out.template is_put<Terms>(out.place(k), k, Acc(sum));
+}
 
 /* The places of the sums. A sum is rounded to its type once, when it is stored. */
 template <typename Acc> struct Sums {
@@ -407,9 +424,9 @@ template <typename Acc> struct Sums {
     __device__ __forceinline__ bool is_put_short(size_t k, Sum sum) const
     {
         if constexpr (is_short<Acc, Sum> && !is_moments<Acc>)
-            if (put_exact(k, sum))
-                return true;
-        return is_put<Terms>(place(k), k, Acc(sum));
+            return put_exact(k, sum) || is_put_apart<Terms>(*this, k, sum);
+        else
+            return is_put<Terms>(place(k), k, Acc(sum));
     }
 
     /* Rounds sum k to T, the elements' type. Returns false if the sums have another type, or if it
@@ -507,3 +524,11 @@ template <typename Acc> struct Sums {
         }
     }
 };
+
+/* Sums::put_again_by_warp() of rows. Not inlined, because hardly any sum needs it. */
+template <typename Terms, typename In, typename Acc>
+DEVICE_FUNCTION void put_rows_again(const Matrix<In> &in, const Sums<Acc> &out,
+                                    unsigned long long which, size_t k, size_t apart)
+{
+    out.put_again_by_warp(which, k, apart, [&](size_t r) { return Terms(in.terms_of(r)); });
+}

@@ -13,7 +13,8 @@
 
 template <typename In, typename Acc>
 __global__ void __launch_bounds__(GR_RUNNING_BLOCK)
-    running_again(gr_running_lines of, Sums<Acc> out, gr_running_memory memory)
+    running_again(gr_running_lines of, const __grid_constant__ Sums<Acc> out,
+                  gr_running_memory memory)
 {
     if constexpr (is_proven<Acc>) {
         if (!*memory.any_again)

@@ -15,7 +15,8 @@
 
 template <typename In, typename Acc>
 __global__ void __launch_bounds__(GR_RUNNING_BLOCK, is_proven<Acc> ? 4 : 5)
-    running_tiles(gr_running_lines of, Sums<Acc> out, gr_running_memory memory)
+    running_tiles(gr_running_lines of, const __grid_constant__ Sums<Acc> out,
+                  gr_running_memory memory)
 {
     Run<Acc> *of_warps = shared_array<Run<Acc>>(), *before = of_warps + 2 * GR_RUNNING_BLOCK;
     unsigned *drawn = reinterpret_cast<unsigned *>(before + 32);

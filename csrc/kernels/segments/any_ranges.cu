@@ -36,8 +36,8 @@ __device__ __forceinline__ Acc sum_of_range(const gr_layout &of, const Place &fi
 
 template <typename In, typename Acc>
 __global__ void __launch_bounds__(256, 3)
-    any_ranges(const __grid_constant__ gr_layout of, Sums<Acc> out, size_t sums, size_t terms,
-               unsigned team, unsigned shares)
+    any_ranges(const __grid_constant__ gr_layout of, const __grid_constant__ Sums<Acc> out,
+               size_t sums, size_t terms, unsigned team, unsigned shares)
 {
     unsigned teams = blockDim.x / team, member = threadIdx.x % team;
     size_t count = sums * shares, apart = (size_t)gridDim.x * teams;

@@ -14,8 +14,8 @@
  * blocks share groups, `words` has GR_TERMS_SUMS times GR_LEVELS_WORDS zeros for each group. */
 template <typename In, typename Acc>
 __global__ void __launch_bounds__(GR_TERMS_THREADS, 2)
-    exact_terms(const __grid_constant__ gr_layout of, Sums<Acc> out, size_t sums, size_t terms,
-                unsigned, size_t shares, unsigned long long *words)
+    exact_terms(const __grid_constant__ gr_layout of, const __grid_constant__ Sums<Acc> out,
+                size_t sums, size_t terms, unsigned, size_t shares, unsigned long long *words)
 {
     enum { WORDS = GR_TERMS_SUMS * GR_LEVELS_WORDS };
     static_assert(sizeof(gr_finish_room) <= GR_TERMS_ROOM, "the engine gives so much memory");
@@ -32,6 +32,8 @@ __global__ void __launch_bounds__(GR_TERMS_THREADS, 2)
     bool may_be_fine =
         bits && shares == 1 && has_products && of.load == GR_LOAD_f64 && !of.imaginary;
     NextTask next = {bits, 1, shares, sums * shares};
+    if (may_be_fine && terms <= GR_TERMS_THREADS)
+        make_finely(out.of, of, next, terms);
     for (size_t task = blockIdx.x; next.find(task, gridDim.x); task += gridDim.x) {
         size_t k = task / shares, share = task % shares;
         unsigned long long *word = shares > 1 ? words + k * WORDS : shared;
@@ -39,7 +41,9 @@ __global__ void __launch_bounds__(GR_TERMS_THREADS, 2)
         TermRange mine(of, place, terms);
         Share part = {mine.at(share, shares), 1, mine.at(share + 1, shares)};
         void *to = static_cast<char *>(out.of.base) + place.out;
-        if (may_be_fine && is_made_finely(to, out.of, {of, place, 0}, part.first, part.end))
+        Turn turn = {part.first, part.end, threadIdx.x, blockDim.x};
+        if (may_be_fine && terms > GR_TERMS_THREADS &&
+            __syncthreads_or(is_made_finely(to, out.of, {of, place, 0}, turn)))
             continue;
         for (unsigned i = threadIdx.x; shares == 1 && i < WORDS; i += blockDim.x)
             shared[i] = 0;

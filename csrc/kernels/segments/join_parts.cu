@@ -10,7 +10,8 @@
 /* The base of `of` is the sums. */
 template <typename In, typename Acc>
 __global__ void __launch_bounds__(256, 1)
-    join_parts(const __grid_constant__ gr_layout of, Sums<Acc> out, size_t count)
+    join_parts(const __grid_constant__ gr_layout of, const __grid_constant__ Sums<Acc> out,
+               size_t count)
 {
     invite_next_kernel();
     wait_for_earlier_kernels();
