@@ -38,12 +38,16 @@ from gpureduce.core.moments import (
     DEVIATION,
     ELEMENT,
     MAGNITUDE,
+    MEAN,
     PRODUCT,
     RATIO,
     SQUARE,
-    VARIANCE,
+    STD,
+    SUM,
+    VAR,
     WEIGHTED,
     Finish,
+    Result,
     Sum,
     in_floats,
     results,
@@ -52,13 +56,11 @@ from gpureduce.core.statistics import (
     Axis,
     Call,
     Rows,
+    along_axes,
     given_means,
-    mean_of,
+    of_segments,
     products_of,
-    segment_means,
-    segment_variances,
     terms_of,
-    variances_of,
     weights_of,
 )
 
@@ -91,27 +93,22 @@ __all__ = [
     "vecdot",
 ]
 
-# For plain arrays: kind, root, the first term, the second, and whether n divides.
-_SUM = (RATIO, False, ELEMENT, -1, False)
-_MEAN = (RATIO, False, ELEMENT, -1, True)
-_VAR = (VARIANCE, False, ELEMENT, SQUARE, True)
-_STD = (VARIANCE, True, ELEMENT, SQUARE, True)
-_NORM = {1: (RATIO, False, MAGNITUDE, -1, False), 2: (RATIO, True, SQUARE, -1, False)}
-_DOT = (RATIO, False, PRODUCT, -1, False)
+_NORM = {1: Result(RATIO, False, MAGNITUDE), 2: Result(RATIO, True, SQUARE)}
+_DOT = Result(RATIO, False, PRODUCT)
 _AVERAGES_ARE_REAL = "average takes real numbers and real weights, not complex ones"
-_DOT_ON_GPU = (RATIO, False, COMPLEX, -1, False)
-_VECDOT_ON_GPU = (RATIO, False, CONJUGATED, -1, False)
+_DOT_ON_GPU = Result(RATIO, False, COMPLEX)
+_VECDOT_ON_GPU = Result(RATIO, False, CONJUGATED)
 _AVERAGE = axis_on_device.Made(RATIO, False, WEIGHTED, axis_on_device.OVER_WEIGHTS)
 
 
 @functools.lru_cache(64)
-def _made_of(how: tuple[int, bool, int, int, bool], ddof: float) -> axis_on_device.Made:
-    kind, root, first, second, over_n = how
-    return axis_on_device.Made(kind, root, max(first, second), over_n, finite("ddof", ddof))
+def _made_of(how: Result, ddof: float) -> axis_on_device.Made:
+    term = max(how.first, how.second)
+    return axis_on_device.Made(how.kind, how.root, term, how.over_n, finite("ddof", ddof))
 
 
 def _made(
-    a: Any, how: tuple[int, bool, int, int, bool], axis: Any, dtype: Any = None, out: Any = None,
+    a: Any, how: Result, axis: Any, dtype: Any = None, out: Any = None,
     keepdims: Any = False, ddof: float = 0, *, where: Any = True, mean: Any = None,
     other: Any = None, skip_nan: bool = False,
 ) -> Any:  # fmt: skip
@@ -192,12 +189,11 @@ def mean(
     keepdims: bool = False, *, where: Any = True,
 ) -> Any:  # fmt: skip
     """The mean: the sum of the elements over their number, rounded once."""
-    if dtype is None and out is None and where is True:
-        found = _host.finish_plainly(a, axis, keepdims, _MEAN, 0)
+    if dtype is None and out is None and where is True:  # as _along, without its call
+        found = _host.finish_plainly(a, axis, keepdims, MEAN, 0)
         if found is not None:
             return found
-    found = _made(a, _MEAN, axis, dtype, out, keepdims, where=where)
-    return mean_of(Call(a, axis, keepdims, where), dtype, out) if found is None else found
+    return _along(MEAN, a, axis, dtype, out, keepdims, where)
 
 
 def nanmean(
@@ -205,9 +201,7 @@ def nanmean(
     keepdims: bool = False, *, where: Any = True,
 ) -> Any:  # fmt: skip
     """The mean of the elements that are no nan."""
-    if arrays.lies_on_a_gpu(a):
-        return mean(a, axis, dtype, out, keepdims, where=axis_on_device.numbers_in(a, where))
-    return mean_of(Call(a, axis, keepdims, where, skip_nan=True), dtype, out)
+    return _along(MEAN, a, axis, dtype, out, keepdims, where, skip_nan=True)
 
 
 def average(
@@ -223,7 +217,8 @@ def average(
         return _average_gpu(a, axis, weights, returned, keepdims)
     if weights is None:
         call = Call(a, axis, keepdims, True)
-        found, n = mean_of(call, None, None), call.counts().reshape(call.shape)
+        found = _along(MEAN, a, axis, None, None, keepdims, True)
+        n = call.counts().reshape(call.shape)
         scale = n.astype(np.result_type(found)) if n.ndim else np.result_type(found).type(n[()])
         return (found, scale) if returned else found
     call = Call(a, axis, keepdims, True)
@@ -258,7 +253,7 @@ def _average_gpu(a: Any, axis: Axis, weights: Any, returned: bool, keepdims: boo
     found = axis_on_device.made_gpu(a, _AVERAGE, axis, keepdims=keepdims, other=weights)
     if not returned:
         return found
-    return found, axis_on_device.made_gpu(weights, _made_of(_SUM, 0), axis, keepdims=keepdims)
+    return found, axis_on_device.made_gpu(weights, _made_of(SUM, 0), axis, keepdims=keepdims)
 
 
 def _counted(mask: Any, axis: Axis, keepdims: bool) -> Any:
@@ -267,11 +262,11 @@ def _counted(mask: Any, axis: Axis, keepdims: bool) -> Any:
     return device_results.awaited(found.value, type(mask))
 
 
-def _spread(
-    how: tuple[int, bool, int, int, bool], a: Any, axis: Any, dtype: Any, out: Any, ddof: Any,
-    keepdims: Any, where: Any, mean: Any, skip_nan: bool = False,
+def _along(
+    how: Result, a: Any, axis: Any, dtype: Any, out: Any, keepdims: Any, where: Any,
+    ddof: Any = 0, mean: Any = None, skip_nan: bool = False,
 ) -> Any:  # fmt: skip
-    """Variances, or their roots."""
+    """Means, variances or their roots."""
     if dtype is None and out is None and mean is None and where is True and not skip_nan:
         found = _host.finish_plainly(a, axis, keepdims, how, ddof)
         if found is not None:
@@ -281,7 +276,7 @@ def _spread(
     if found is not None:
         return found
     call = Call(a, axis, keepdims, where, skip_nan=skip_nan)
-    return call.stored(variances_of(call, dtype, ddof, mean, root=how[1]), out)
+    return along_axes(call, how, dtype, out, ddof, mean)
 
 
 def var(
@@ -292,7 +287,7 @@ def var(
 
     With `mean`, a real number or an array of them, it is ``sum |x - mean|^2 / (n - ddof)``.
     """
-    return _spread(_VAR, a, axis, dtype, out, ddof, keepdims, where, mean)
+    return _along(VAR, a, axis, dtype, out, keepdims, where, ddof, mean)
 
 
 def std(
@@ -300,7 +295,7 @@ def std(
     ddof: float = 0, keepdims: bool = False, *, where: Any = True, mean: Any = None,
 ) -> Any:  # fmt: skip
     """The standard deviation: the root of the unrounded variance, rounded once."""
-    return _spread(_STD, a, axis, dtype, out, ddof, keepdims, where, mean)
+    return _along(STD, a, axis, dtype, out, keepdims, where, ddof, mean)
 
 
 def nanvar(
@@ -308,7 +303,7 @@ def nanvar(
     ddof: float = 0, keepdims: bool = False, *, where: Any = True, mean: Any = None,
 ) -> Any:  # fmt: skip
     """The variance of the elements that are no nan."""
-    return _spread(_VAR, a, axis, dtype, out, ddof, keepdims, where, mean, skip_nan=True)
+    return _along(VAR, a, axis, dtype, out, keepdims, where, ddof, mean, skip_nan=True)
 
 
 def nanstd(
@@ -316,7 +311,7 @@ def nanstd(
     ddof: float = 0, keepdims: bool = False, *, where: Any = True, mean: Any = None,
 ) -> Any:  # fmt: skip
     """The standard deviation of the elements that are no nan."""
-    return _spread(_STD, a, axis, dtype, out, ddof, keepdims, where, mean, skip_nan=True)
+    return _along(STD, a, axis, dtype, out, keepdims, where, ddof, mean, skip_nan=True)
 
 
 def moments(
@@ -324,7 +319,7 @@ def moments(
     where: Any = True,
 ) -> MomentsResult:  # fmt: skip
     """The number of elements, their mean and their variance."""
-    found = _made(a, _VAR, axis, None, None, keepdims, ddof, where=where)
+    found = _made(a, VAR, axis, None, None, keepdims, ddof, where=where)
     if found is not None:
         view: Any = a
         axes = groups.reduced_axes(axis, len(view.shape))
@@ -334,9 +329,8 @@ def moments(
         return MomentsResult(n, mean(a, axis, keepdims=keepdims, where=where), found)
     call = Call(a, axis, keepdims, where)
     count = call.stored(call.counts().astype(np.int64), None)
-    found = mean_of(call, None, None)
-    spread = _spread(_VAR, a, axis, None, None, ddof, keepdims, where, None)
-    return MomentsResult(count, found, spread)
+    found = _along(MEAN, a, axis, None, None, keepdims, where)
+    return MomentsResult(count, found, _along(VAR, a, axis, None, None, keepdims, where, ddof))
 
 
 def segment_sum(
@@ -357,20 +351,16 @@ def segment_mean(
     dtype: npt.DTypeLike | None = None,
 ) -> Any:  # fmt: skip
     """The mean of each segment. That of a segment without elements is nan."""
-    if arrays.lies_on_a_gpu(values):
-        how = segment_ids, offsets, num_segments, dtype
-        return ranges_on_device.by_segment(values, *how, _made_of(_MEAN, 0))
-    return segment_means(Rows(values, segment_ids, offsets, num_segments, dtype))
+    return _by_segment(MEAN, values, segment_ids, offsets, num_segments, dtype)
 
 
-def _segment_spread(
-    how: tuple[int, bool, int, int, bool], values: Any, segments_of: tuple[Any, ...], ddof: Any
+def _by_segment(
+    how: Result, values: Any, ids: Any, offsets: Any, size: Any, dtype: Any, ddof: Any = 0
 ) -> Any:
     if arrays.lies_on_a_gpu(values):
         made = _made_of(how, finite("ddof", ddof))
-        ids, offsets, size, dtype = segments_of
         return ranges_on_device.by_segment(values, ids, offsets, size, dtype, made)
-    return segment_variances(Rows(values, *segments_of), ddof, root=how[1])
+    return of_segments(Rows(values, ids, offsets, size, dtype), how, ddof)
 
 
 def segment_var(
@@ -379,7 +369,7 @@ def segment_var(
     dtype: npt.DTypeLike | None = None, ddof: float = 0,
 ) -> Any:  # fmt: skip
     """The variance of each segment. That of a segment without elements is nan."""
-    return _segment_spread(_VAR, values, (segment_ids, offsets, num_segments, dtype), ddof)
+    return _by_segment(VAR, values, segment_ids, offsets, num_segments, dtype, ddof)
 
 
 def segment_std(
@@ -388,7 +378,7 @@ def segment_std(
     dtype: npt.DTypeLike | None = None, ddof: float = 0,
 ) -> Any:  # fmt: skip
     """The standard deviation of each segment. That of a segment without elements is nan."""
-    return _segment_spread(_STD, values, (segment_ids, offsets, num_segments, dtype), ddof)
+    return _by_segment(STD, values, segment_ids, offsets, num_segments, dtype, ddof)
 
 
 def cumsum(
@@ -433,17 +423,12 @@ def segment_cumsum(
 
 
 def _rolled(
-    how: tuple[int, bool, int, int, bool], x: Any, window: Any, axis: int, min_periods: Any,
-    center: Any, ddof: float = 0,
-) -> Any:  # fmt: skip
+    how: Result, x: Any, window: Any, axis: int, min_periods: Any, center: Any, ddof: float = 0
+) -> Any:
     if arrays.lies_on_a_gpu(x):
         made = _made_of(how, finite("ddof", ddof))
         return ranges_on_device.rolled(x, window, axis, min_periods, center, made)
-    kind, root, _, _, over_n = how
-    return rolling.rolled(
-        x, window, axis, min_periods, center, mean=kind == RATIO and over_n,
-        variance=kind == VARIANCE, ddof=ddof, root=root,
-    )  # fmt: skip
+    return rolling.rolled(x, window, axis, min_periods, center, how, ddof)
 
 
 def rolling_sum(
@@ -457,7 +442,7 @@ def rolling_sum(
     ``ends[k] - 1``; the windows may be in any order. A nan is left out. An entry is nan if fewer
     than `min_periods` numbers are left: by default, if the window is not full, or has none.
     """
-    return _rolled(_SUM, x, window, axis, min_periods, center)
+    return _rolled(SUM, x, window, axis, min_periods, center)
 
 
 def rolling_mean(
@@ -465,7 +450,7 @@ def rolling_mean(
     center: bool = False,
 ) -> Any:  # fmt: skip
     """The means of windows, as `rolling_sum` takes them."""
-    return _rolled(_MEAN, x, window, axis, min_periods, center)
+    return _rolled(MEAN, x, window, axis, min_periods, center)
 
 
 def rolling_var(
@@ -473,7 +458,7 @@ def rolling_var(
     center: bool = False, ddof: float = 1,
 ) -> Any:  # fmt: skip
     """The variances of windows, as `rolling_sum` takes them; nan where `ddof` numbers are left."""
-    return _rolled(_VAR, x, window, axis, min_periods, center, ddof)
+    return _rolled(VAR, x, window, axis, min_periods, center, ddof)
 
 
 def rolling_std(
@@ -481,7 +466,7 @@ def rolling_std(
     center: bool = False, ddof: float = 1,
 ) -> Any:  # fmt: skip
     """The standard deviations of windows, as `rolling_sum` takes them."""
-    return _rolled(_STD, x, window, axis, min_periods, center, ddof)
+    return _rolled(STD, x, window, axis, min_periods, center, ddof)
 
 
 def norm(x: npt.ArrayLike, ord: float = 2, axis: Axis = None, keepdims: bool = False) -> Any:
@@ -525,7 +510,7 @@ def _largest(x: Any, axis: Axis, keepdims: bool) -> Any:
     return library.where(found == found, found, math.nan)  # the quiet nan, as on processors
 
 
-def _product(a: Any, b: Any, axis: int, how: tuple[int, bool, int, int, bool]) -> Any:
+def _product(a: Any, b: Any, axis: int, how: Result) -> Any:
     """The sums of the products of two arrays on a GPU; None of other arrays."""
     if type(a) is np.ndarray or not arrays.lies_on_a_gpu(a):
         return None

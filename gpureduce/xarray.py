@@ -23,7 +23,8 @@ import xarray as xr
 
 from gpureduce import exact
 from gpureduce.core.checks import finite, whole
-from gpureduce.core.statistics import Rows, segment_means, segment_variances
+from gpureduce.core.moments import MEAN, STD, VAR
+from gpureduce.core.statistics import Rows, of_segments
 
 __all__ = ["ExactAccessor", "Statistics", "Weighted"]
 
@@ -254,9 +255,9 @@ def _segments(
         rows = Rows(columns, None, offsets * x.shape[1], None, None, mask)
         rows.warns, rows.call.skips_nan = False, skips
         if kind == "mean":
-            found.append(segment_means(rows))
+            found.append(of_segments(rows, MEAN))
         elif kind != "sum":
-            found.append(segment_variances(rows, ddof, root=kind == "std"))
+            found.append(of_segments(rows, STD if kind == "std" else VAR, ddof))
         else:
             found.append(exact.segment_sum(columns, offsets=rows.segments.offsets))
         if kind == "sum" and skips and min_count:

@@ -16,7 +16,7 @@ from gpureduce.core.dtypes import Array
 from gpureduce.core.registry import COMPLEX, DTYPES
 
 _FLOATS = [name for name in DTYPES if "float" in name]
-_NAME_OF = {DTYPES[name].load: name for name in _FLOATS}
+_NAME_OF = {DTYPES[name]: name for name in _FLOATS}
 
 
 _VALUES = (np.nan, np.inf, -np.inf)

@@ -155,7 +155,7 @@ def sum_in_order(values: Sequence[Any], result: np.dtype[Any]) -> Any:
 @functools.lru_cache(64)
 def load_of(dtype: np.dtype[Any]) -> int:
     """The load type by which kernels read elements of `dtype`, or their parts if complex."""
-    return DTYPES[part_of(dtype).name].load
+    return DTYPES[part_of(dtype).name]
 
 
 @functools.lru_cache(256)

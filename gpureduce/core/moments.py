@@ -39,6 +39,22 @@ class Sum(NamedTuple):
         return self.term, load_of(array.dtype), array, other
 
 
+class Result(NamedTuple):
+    """What is made of the sums of one or two terms, as C takes it: csrc/exact/finish.h."""
+
+    kind: int
+    root: bool
+    first: int
+    second: int = -1
+    over_n: bool = False
+
+
+SUM = Result(RATIO, False, ELEMENT)
+MEAN = Result(RATIO, False, ELEMENT, over_n=True)
+VAR = Result(VARIANCE, False, ELEMENT, SQUARE, True)
+STD = Result(VARIANCE, True, ELEMENT, SQUARE, True)
+
+
 class Finish(NamedTuple):
     """Which result is made of the sums S and Q: see csrc/exact/finish.h."""
 

@@ -13,16 +13,6 @@ FINISHES = ("host", "relaunch", "single")
 
 
 @dataclass(frozen=True)
-class DType:
-    """A line of dtypes.def: load type, accumulator, and result dtype of numpy.sum."""
-
-    name: str
-    load: int
-    acc: int
-    result: str
-
-
-@dataclass(frozen=True)
 class Strategy:
     """One way to add up an array; see `strategies`.
 
@@ -121,7 +111,8 @@ class UserKernel:
 
 _ROWS = _host.dtypes()
 NUMBERS = {row[0]: number for number, row in enumerate(_ROWS)}  # C's numbers of all dtypes
-DTYPES = {row[0]: DType(*row) for row in _ROWS if row[0] not in COMPLEX}
+# By the name of a real dtype: its load type.
+DTYPES = {name: load for name, load, *_ in _ROWS if name not in COMPLEX}
 
 
 def _needs(kind: str, traits: int, capability: int) -> str:

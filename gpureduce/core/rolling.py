@@ -11,15 +11,15 @@ from gpureduce import _host
 from gpureduce.core import arrays, dtypes, groups
 from gpureduce.core.checks import finite, flag, whole
 from gpureduce.core.dtypes import Array
-from gpureduce.core.moments import RATIO, VARIANCE, in_floats
+from gpureduce.core.moments import RATIO, SUM, Result, in_floats
 
 _MOST = 2**62
 _ROWS = 8  # so many rows need not be contiguous: GR_ROLL_ROWS in csrc/exact/rolling.h
 
 
 def rolled(
-    x: object, window: object, axis: object, min_periods: object, center: object, *,
-    mean: bool = False, variance: bool = False, ddof: Any = 0, root: bool = False,
+    x: object, window: object, axis: object, min_periods: object, center: object, how: Result,
+    ddof: float,
 ) -> Any:  # fmt: skip
     """The sums of windows, or their means, variances or standard deviations."""
     array = arrays.as_array(x)[...]
@@ -32,9 +32,8 @@ def rolled(
     rows = np.moveaxis(array, along, -1)
     windows = _windows_of(window, rows.shape[-1], min_periods, center)
     result = array.dtype.newbyteorder("=") if array.dtype.kind not in "biu" else np.dtype("f8")
-    free = finite("ddof", ddof) if variance else None
     flat = rows.reshape(math.prod(rows.shape[:-1]), rows.shape[-1])
-    found = _results(flat, windows, result, mean, free, root)
+    found = _results(flat, windows, result, how, finite("ddof", ddof))
     return np.moveaxis(found.reshape(*rows.shape[:-1], found.shape[1]), -1, along)
 
 
@@ -87,9 +86,8 @@ def check_windows(window: tuple[Any, ...], n: int) -> None:
 
 
 def _results(
-    rows: Array, windows: _Windows, result: np.dtype[Any], mean: bool, free: float | None,
-    root: bool,
-) -> Array:  # fmt: skip
+    rows: Array, windows: _Windows, result: np.dtype[Any], how: Result, ddof: float = 0.0
+) -> Array:
     starts, ends, size, after, least = windows
     count = rows.shape[1] if starts is None else len(starts)
     pieces = in_floats(rows)
@@ -105,13 +103,15 @@ def _results(
     infinite = np.isinf(numbers) if not np.isfinite(numbers).all() else np.array(False)
     has_infinite = bool(infinite.any())
     _host.rolling(
-        RATIO if free is None else VARIANCE, root, mean or free is not None, free or 0.0,
+        how.kind, how.root, how.over_n, ddof,
         np.where(infinite, 0, numbers) if has_infinite else numbers,
         starts, ends, size, after, least, dtypes.load_of(result), found,
     )  # fmt: skip
     if has_infinite:
-        few, how = np.isnan(found), ((*windows[:4], 0), np.dtype("f8"), False, None, False)
-        plus, minus = (_results(numbers == x, *how) > 0 for x in (np.inf, -np.inf))
+        few, all_windows = np.isnan(found), (*windows[:4], 0)
+        plus, minus = (
+            _results(numbers == x, all_windows, np.dtype("f8"), SUM) > 0 for x in (np.inf, -np.inf)
+        )
         found[plus], found[minus] = np.inf, -np.inf
-        found[few | ((plus & minus) if free is None else (plus | minus))] = np.nan
+        found[few | ((plus & minus) if how.kind == RATIO else (plus | minus))] = np.nan
     return found

@@ -13,8 +13,8 @@ import numpy as np
 
 from gpureduce import _host
 from gpureduce.core import arrays, exact, groups
-from gpureduce.core.arrays import add_pieces, is_flat
-from gpureduce.core.dtypes import Array, Conversion, is_half, line_of, number_of, quietly
+from gpureduce.core.arrays import is_flat
+from gpureduce.core.dtypes import Array, Conversion, is_half, line_of, quietly
 from gpureduce.core.groups import Reduction, Segments
 from gpureduce.core.plan import Plan
 from gpureduce.core.results import Outcome, ran_on
@@ -78,16 +78,9 @@ def _by_cpu(plan: Plan, array: Array) -> Outcome:
     how = plan.conversion
     if how.elements is None and how.is_complex == (array.dtype.kind == "c"):
         return _outcome(*_by_c(how, array))
-    times: list[float] = []
-    unrounded = Conversion(None, how.load, how.acc, number_of(how.acc))
-
-    def add_one(piece: Array) -> bytes:
-        value, ms = _by_c(unrounded, piece)
-        times.append(ms)
-        return bytes(value.tobytes())
-
-    value = add_pieces(array, how, add_one)
-    return _outcome(value, sum(times), "cpu", len(times))
+    every = groups.Checked(tuple(range(array.ndim)), False, (), None, None)
+    value, ms, pieces = _by_pieces(how, array, every, groups.initial_terms(0, how.result))
+    return _outcome(value, ms, "cpu", pieces)
 
 
 # --- along axes --------------------------------------------------------------------------------
@@ -140,7 +133,7 @@ def _by_pieces(
 def _converted(how: Conversion, array: Array, mask: Array | None) -> tuple[Array, Array | None]:
     """The elements as C reads them. Integers may become two floats each, along a last axis."""
     if not how.halves or not array.size:
-        return quietly(array.astype, how.elements, order="K"), mask
+        return quietly(array.astype, how.elements or how.result, order="K"), mask
     halves = np.stack(exact.halves(array), axis=-1).astype(how.elements)
     return halves, None if mask is None else np.broadcast_to(mask[..., None], halves.shape)
 
@@ -154,14 +147,13 @@ def _add_part(
         axes = tuple(range(sums.ndim, converted.ndim))
         return _by_c(how, converted, axes, False, sums, mask, initial)[1], 1
     one: Any = (*(0,) * sums.ndim, ...)  # the only sum
-    add = _add_exactly if how.exactly else _add_long
-    return add(how, array[one], sums, None if mask is None else mask[one], initial)
+    return _add_long(how, array[one], sums, None if mask is None else mask[one], initial)
 
 
-def _add_exactly(
+def _add_long(
     how: Conversion, array: Array, sums: Array, mask: Array | None, initial: Any
 ) -> tuple[float, int]:
-    """One exact sum of more elements than are converted at once."""
+    """One sum of more elements than are converted at once, rounded once."""
     real, imaginary = initial
     first = np.zeros(len(real) + len(imaginary), np.complex128 if imaginary else np.float64)
     first.real[: len(real)] = real
@@ -173,33 +165,11 @@ def _add_exactly(
         some = array[where]
         if mask is not None:
             some = np.where(mask[where], some, some.dtype.type(0))
+        if not how.exactly:
+            some = _converted(how, some, None)[0]
         ms += exact.feed(total, some)
         pieces += 1
     sums[...] = exact.value(total, how.result)
-    return ms, pieces
-
-
-def _store_sum(
-    sums: Array, total: Any, first: Any, acc: np.dtype[Any], result: np.dtype[Any]
-) -> None:
-    sums[...] = np.asarray(acc.type(total + first)).astype(result)
-
-
-def _add_long(
-    how: Conversion, array: Array, sums: Array, mask: Array | None, initial: Any
-) -> tuple[float, int]:
-    """One rounded sum of more elements than are converted at once."""
-    ms, pieces = 0.0, 0
-    acc = number_of(how.acc)
-    acc = np.result_type(acc, np.complex64) if how.is_complex else acc
-    rounded = acc.type(0)
-    for where in arrays.parts(array.shape, array.ndim):
-        some, one = None if mask is None else mask[where], np.empty((), how.result)
-        ms += _add_part(how, array[where], one, some, ((), ()))[0]
-        rounded = quietly(lambda a, b: acc.type(a + b), rounded, one[()])
-        pieces += 1
-    first = groups.initial_number(initial, how.result)
-    quietly(_store_sum, sums, rounded, acc.type(first), acc, how.result)
     return ms, pieces
 
 

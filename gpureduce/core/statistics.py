@@ -22,6 +22,7 @@ from gpureduce.core.moments import (
     SQUARE,
     VARIANCE,
     Finish,
+    Result,
     Sum,
     by_segment,
     in_floats,
@@ -116,19 +117,6 @@ def given_means(mean: object, shape: tuple[int, ...]) -> Array:
         ) from None
 
 
-def mean_of(call: Call, dtype: npt.DTypeLike | None, out: object) -> Any:
-    n = call.counts()
-    return call.stored(_means(call, n, call.result(dtype)), out)
-
-
-def _means(call: Call, n: Array, result: np.dtype[Any]) -> Array:
-    if (n == 0).any():
-        warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=4)
-    part = dtypes.part_of(result)
-    found = [results(Finish(RATIO), call.of(ELEMENT, one), (), n, part) for one in call.parts()]
-    return joined(found, result)
-
-
 def joined(parts: list[Array], result: np.dtype[Any]) -> Array:
     """Complex numbers from real and imaginary parts, or the only part of real ones."""
     if result.kind != "c":
@@ -185,32 +173,41 @@ def _real(call: Call, dtype: npt.DTypeLike | None) -> np.dtype[Any]:
     return wanted
 
 
-def variances_of(
-    call: Call, dtype: npt.DTypeLike | None, ddof: float, mean: object, root: bool = False
-) -> Array:
-    """The variances of all groups, flat, or their roots."""
-    found, few = _variances(call, dtype, ddof, mean, root)
+_TOO_FEW = {RATIO: "Mean of empty slice", VARIANCE: "Degrees of freedom <= 0 for slice"}
+
+
+def along_axes(
+    call: Call, how: Result, dtype: npt.DTypeLike | None, out: object, ddof: float, mean: object
+) -> Any:
+    """Means, variances or their roots."""
+    found, few = _along_axes(call, how, dtype, ddof, mean)
     if few.any():
-        warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=4)
-    return found
+        warnings.warn(_TOO_FEW[how.kind], RuntimeWarning, stacklevel=4)
+    return call.stored(found, out)
 
 
-def _variances(
-    call: Call, dtype: npt.DTypeLike | None, ddof: float, mean: object, root: bool
+def _along_axes(
+    call: Call, how: Result, dtype: npt.DTypeLike | None, ddof: float, mean: object = None
 ) -> tuple[Array, Array]:
-    """The variances of all groups, and a mask of those with too few elements."""
-    n, part, ddof = call.counts(), _real(call, dtype), finite("ddof", ddof)
+    """The results of all groups, flat, and a mask of those with too few elements."""
+    n, ddof = call.counts(), finite("ddof", ddof)
+    if how.kind == RATIO:
+        result = call.result(dtype)
+        part = dtypes.part_of(result)
+        parts = [results(Finish(RATIO), call.of(ELEMENT, x), (), n, part) for x in call.parts()]
+        return joined(parts, result), n == 0
+    part, root = _real(call, dtype), how.root
     squares = [one for each in call.parts() for one in call.of(SQUARE, each)]
     if mean is None:
         sums = [one for each in call.parts() for one in call.of(ELEMENT, each)]
-        how = Finish(VARIANCE, root, ddof, len(call.parts()))
-        found = results(how, sums, squares, n, part)
+        finish = Finish(VARIANCE, root, ddof, len(call.parts()))
+        found = results(finish, sums, squares, n, part)
     else:
         if call.is_complex:
             raise TypeError("mean can be passed for real arrays only, not for complex ones")
         given = given_means(mean, groups.shape_of_result(call.array.shape, call.axes, True))
-        how = Finish(DEVIATION, root, ddof)
-        found = results(how, call.of(ELEMENT), squares, n, part, given)
+        finish = Finish(DEVIATION, root, ddof)
+        found = results(finish, call.of(ELEMENT), squares, n, part, given)
     few = n <= ddof
     if call.skips_nan:
         found[few] = np.nan
@@ -235,10 +232,10 @@ class Rows:
 
     def made(
         self, how: Finish, part: np.dtype[Any], alone: Callable[[Call], Array],
-        arrays: tuple[Array, ...] | None = None,
+        some: tuple[Array, ...],
     ) -> tuple[Array, Array]:  # fmt: skip
         """Flat results and numbers of rows. `alone` computes segments along the first axis."""
-        some, counts, mask = arrays or self.call.parts(), None, self.call.mask
+        mask = self.call.mask
 
         def again(rows: Array) -> Array:
             array = some[0][rows] if len(some) == 1 else self.array[rows]
@@ -250,38 +247,27 @@ class Rows:
         counts = segments.segment_sum(mask, ids, offsets=offsets, num_segments=size, timing=False)
         return by_segment(how, some, self.segments, part, again, counts.value)
 
-    def shaped(self, flat: Array) -> Any:
-        return flat.reshape(self.segments.size, *self.array.shape[1:])
 
-
-def segment_means(rows: Rows) -> Any:
-    result = rows.call.result(rows.dtype)
-    part, found, n = dtypes.part_of(result), [], np.ones(1)
-    for one in rows.call.parts():
-
-        def alone(call: Call) -> Array:
-            return _means(call, call.counts(), part)
-
-        means, n = rows.made(Finish(RATIO), part, alone, (one,))
-        found.append(means)
-    if rows.warns and (n == 0).any():
-        warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=3)
-    return rows.shaped(joined(found, result))
-
-
-def segment_variances(rows: Rows, ddof: float, *, root: bool) -> Any:
-    part, ddof = _real(rows.call, rows.dtype), finite("ddof", ddof)
+def of_segments(rows: Rows, how: Result, ddof: float = 0.0) -> Any:
+    """Means, variances or their roots."""
+    ddof, is_mean, parts = finite("ddof", ddof), how.kind == RATIO, rows.call.parts()
+    result = rows.call.result(rows.dtype) if is_mean else _real(rows.call, rows.dtype)
+    part = dtypes.part_of(result)
 
     def alone(call: Call) -> Array:
-        return _variances(call, part, ddof, None, root)[0]
+        return _along_axes(call, how, part, ddof)[0]
 
-    how = Finish(VARIANCE, root, ddof, len(rows.call.parts()))
-    found, n = rows.made(how, part, alone)
+    # Real and imaginary parts have a mean each, but one variance.
+    each = [(one,) for one in parts] if is_mean else [parts]
+    found = [
+        rows.made(Finish(how.kind, how.root, ddof, len(some)), part, alone, some) for some in each
+    ]
+    flat, n = joined([one for one, _ in found], result), found[0][1]
     if rows.warns and (n <= ddof).any():
-        warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=4)
-    if rows.call.skips_nan:
-        found[np.repeat(n.reshape(-1), found.size // max(n.size, 1)) <= ddof] = np.nan
-    return rows.shaped(found)
+        warnings.warn(_TOO_FEW[how.kind], RuntimeWarning, stacklevel=4)
+    if rows.call.skips_nan and not is_mean:
+        flat[np.repeat(n.reshape(-1), flat.size // max(n.size, 1)) <= ddof] = np.nan
+    return flat.reshape(rows.segments.size, *rows.array.shape[1:])
 
 
 def products_of(x: Array, y: Array, *, conjugates: bool) -> Any:

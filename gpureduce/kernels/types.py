@@ -13,7 +13,7 @@ TAG_OF_DTYPE = {"bool": "u8", "int8": "i8", "uint8": "u8", "int16": "i16", "uint
                 "float16": "f16", "bfloat16": "bf16", "float32": "f32",
                 "float64": "f64"}  # fmt: skip
 # The numbers of the types for C.
-LOAD_OF = {tag: registry.DTYPES[name].load for name, tag in TAG_OF_DTYPE.items()}
+LOAD_OF = {tag: registry.DTYPES[name] for name, tag in TAG_OF_DTYPE.items()}
 ACC_OF = {"u32": _host.ACC_U32, "u64": _host.ACC_U64, "f32": _host.ACC_F32, "f64": _host.ACC_F64}
 LOAD_TAGS = {number: tag for tag, number in LOAD_OF.items()}
 ACC_TAGS = {number: tag for tag, number in ACC_OF.items()}

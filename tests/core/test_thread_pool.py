@@ -165,15 +165,15 @@ def test_fork_after_copies_to_a_device(pause):
 def test_exact_sums_that_overflow_the_integers_of_a_thread(dtype):
     """They keep 64-bit integers, which 2^18 of these elements fill."""
     host = gpureduce._host
-    row = registry.DTYPES[dtype]
+    load = registry.DTYPES[dtype]
     n = 2**21 + 3
     bits = np.finfo(dtype).nmant if dtype != "bfloat16" else 7
     element = 1 - 2.0 ** -(bits + 1)  # the largest below 1
     array = array_of(dtype, n)
     array[:] = element
     for threads in (1, 2, 5, 16):
-        total = host.Exact(row.load, 1)
-        total.add(array, row.load, 1, True, threads)
+        total = host.Exact(load, 1)
+        total.add(array, load, 1, True, threads)
         value = gpureduce.Accumulator.from_bytes(total.to_bytes()).value("float64")
         assert Fraction(float(value)) == Fraction(float(n * Fraction(element))), threads
 

@@ -91,7 +91,7 @@ def check_arrays(program, folder):
         for name, array in cases:
             for components in (1, 2):
                 n = array.size // components
-                file.write(struct.pack("3Q", DTYPES[name].load, components, n))
+                file.write(struct.pack("3Q", DTYPES[name], components, n))
                 file.write(array[: n * components].tobytes())
     outputs = [run(program, "arrays", str(path), GPUREDUCE_SIMD=simd) for simd in INSTRUCTIONS]
     outputs += [run(program, "arrays", str(path), GPUREDUCE_THREADS="3")]
