@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from typing import Any, cast
 
@@ -102,7 +101,4 @@ def _add_timedeltas(
         along = how and how._replace(initial=initial, out=out)
         return add(call._replace(dtype=None), integers, along, into)
 
-    any_of: Any = functools.partial(
-        np.any, axis=given.axis, keepdims=given.keepdims, where=given.where
-    )
-    return timedeltas.add(array, call.dtype, given.initial, given.out, add_integers, any_of)
+    return timedeltas.add(array, call.dtype, given.initial, given.out, add_integers)

@@ -132,9 +132,6 @@ class _Known(NamedTuple):
     dtype: str
     request: object  # for C
     exactly: bool
-    device: int
-    element: tuple[str, int]
-    n: int
 
 
 OVER_ONE, OVER_COUNT, OVER_WEIGHTS = range(3)  # gr_over
@@ -198,9 +195,7 @@ class _Plan:
             return value, None, known
         ran, *launch, _ = found
         name = _name(self.strategy, known.exactly, ran, launch[2])
-        timing = device_results.timing_of(
-            self.module.BACKEND, known.device, known.element, known.n, name, launch, start
-        )
+        timing = device_results.timing_of(self.module.BACKEND, view, name, launch, start)
         vars(timing)["initial"] = bool(self.how.initial)
         return value, timing, known
 
@@ -259,10 +254,7 @@ class _Plan:
             made = self.library.maker(first, dtype, device)
             return (lambda stream: arrange(made(stream))) if arrange else made
 
-        return _Known(
-            beside(name), beside, sums, name, request, conversion.exactly, view.device,
-            (kind, view.bytes), view.count,
-        )  # fmt: skip
+        return _Known(beside(name), beside, sums, name, request, conversion.exactly)
 
 
 def result_of(made: Made, kind: str, nbytes: int, dtype: Any) -> tuple[dtypes.Conversion, str]:
@@ -410,11 +402,7 @@ def by_one_call(
     plan = _plan_for(like, strategy, dtype, bool(timing), axis, keepdims, made)
     if plan is None:
         return None
-    try:
-        view = plan.module.view(arr, 0)
-    except Exception as error:
-        gpu_arrays.explain(error, arr)
-        raise
+    view = gpu_arrays.ask(plan.module.view, arr, 0)
     if view is None:
         return None
     return SumResult(*plan.run(view, out, start, other)[:2])

@@ -151,28 +151,22 @@ def _read(file: Path, card: str, processors: int) -> Calibration | None:
 
     Returns None if there is none. Warns if the contents are not a calibration.
     """
+    here = {"schema": _SCHEMA, "card": card, "processors": processors, "version": VERSION}
     try:
-        return _parsed(file, card, processors)
+        said = json_files.read(file)
+        with json_files.naming(file):
+            json_files.checked(said, dict[str, Any], "")
+            if any(json_files.field(said, name, type(one)) != one for name, one in here.items()):
+                return None
+            del said["schema"]
+            found = json_files.made(Calibration, said, "")
+            for name in _PINS:
+                _check(name, getattr(found, name))
     except OSError:
         return None
     except ValueError as error:
         warnings.warn(f"the calibration is not used: {error}", RuntimeWarning, stacklevel=2)
         return None
-
-
-def _parsed(file: Path, card: str, processors: int) -> Calibration | None:
-    said = json_files.read(file)
-    with json_files.naming(file):
-        json_files.checked(said, dict[str, Any], "")
-        if json_files.field(said, "schema", int) != _SCHEMA:
-            return None
-        here = {"card": card, "processors": processors, "version": VERSION}
-        if any(json_files.field(said, name, type(value)) != value for name, value in here.items()):
-            return None
-        fields = {name: value for name, value in said.items() if name != "schema"}
-        found = json_files.made(Calibration, fields, "")
-        for name in _PINS:
-            _check(name, getattr(found, name))
     return found
 
 

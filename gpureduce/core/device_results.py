@@ -198,18 +198,16 @@ def finish_of(launches: int) -> str:
     return "relaunch" if launches > 1 else "single"
 
 
-def timing_of(
-    backend: str, device: int, element: tuple[str, int], n: int, name: str, found: Any, start: float
-) -> Timing:
+def timing_of(backend: str, view: Any, name: str, found: Any, start: float) -> Timing:
     """The timing of sums that may still run on a stream. Times are read at the first access.
 
-    `element` is the kind and bytes of an element, and `found` is (block, grid, launches, times).
+    `view` describes the array, and `found` is (block, grid, launches, times).
     """
     block, grid, launches, elapsed = found
-    common = gpu_arrays.common_fields(backend, device, *element, name, finish_of(launches))
-    fields = common.copy()
-    fields["block"], fields["grid"], fields["launches"] = block or None, grid or None, launches
-    fields["n"], fields["nbytes"] = n, n * element[1]
+    element = view.kind, view.bytes
+    common = gpu_arrays.common_fields(backend, view.device, *element, name, finish_of(launches))
+    fields = common | launched(block, grid, launches)
+    fields["n"], fields["nbytes"] = view.count, view.count * view.bytes
     if elapsed is None:
         fields["kernel_ms"] = fields["d2h_ms"] = 0.0
     else:  # read at the first access: results.py
@@ -283,8 +281,8 @@ class OnGpu:
         value = self.library.result(value)
         if not self.call.timing:
             return SumResult(value, None)
-        where = self.module.BACKEND, self.view.device, self.element, self.view.count
-        return SumResult(value, timing_of(*where, ran, found[1:-1], start))
+        timing = timing_of(self.module.BACKEND, self.view, ran, found[1:-1], start)
+        return SumResult(value, timing)
 
 
 def send(

@@ -150,17 +150,14 @@ def segment_sum(
     if stream is not None:
         raise ValueError("stream is for arrays on a GPU; this one is in host memory")
     if array.dtype.kind == "m":
-        where: Any = {"segment_ids": segment_ids, "offsets": offsets, "num_segments": num_segments}
-        how: Any = where | {"strategy": strategy, "device": device, "sorted": sorted}
 
         def add_integers(array: Array, initial: int, out: Any) -> SumResult:
-            return segment_sum(array, **how, initial=initial, out=out, timing=timing)
+            return segment_sum(
+                array, segment_ids, offsets=offsets, num_segments=size, strategy=strategy,
+                initial=initial, out=out, device=device, timing=timing, sorted=is_sorted,
+            )  # fmt: skip
 
-        def any_of(nat: Array) -> Any:
-            size = len(out) if out is not None and num_segments is None else num_segments
-            return segment_sum(nat, **(where | {"num_segments": size}), timing=False).value > 0
-
-        return timedeltas.add(array, dtype, initial, out, add_integers, any_of)
+        return timedeltas.add(array, dtype, initial, out, add_integers)
     call = Arguments(name, dtype, device=device, timing=timing)
     grouping = _host.ALL if is_lesson else groups.kind
     plan = resolve(call, registry.STRATEGIES[name], array.dtype, grouping)

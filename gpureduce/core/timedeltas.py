@@ -17,12 +17,11 @@ from gpureduce.core.results import SumResult
 
 def add(
     array: Array, dtype: Any, initial: object, out: Any,
-    add_integers: Callable[[Array, int, Any], SumResult], any_of: Callable[[Array], Any],
+    add_integers: Callable[[Array, int, Any], SumResult],
 ) -> SumResult:  # fmt: skip
     """The sums of an array of timedelta64.
 
-    `add_integers` takes integers, an initial number and `out`. `any_of` takes booleans for the
-    elements, and returns a boolean for each sum: whether one of its elements is True.
+    `add_integers` takes integers, an initial number and `out`.
     """
     unit = array.dtype.newbyteorder("=")
     if dtype is not None and dtypes.named(dtype) != unit:
@@ -34,8 +33,10 @@ def add(
     is_nat = np.isnat(array)
     integers = array.view(np.dtype(np.int64).newbyteorder(array.dtype.byteorder))
     found = add_integers(integers, int(first.view(np.int64)), into)
-    missing = any_of(is_nat) if is_nat.any() else np.False_
-    missing = np.broadcast_to(missing | np.isnat(first), np.shape(found.value))
+    missing = np.full(np.shape(found.value), np.isnat(first))
+    if is_nat.any():
+        counts = np.empty(missing.shape, np.int64)  # of the NaTs in each sum
+        missing |= np.asarray(add_integers(is_nat.astype(np.int64), 0, counts).value) > 0
     value = np.asarray(found.value).view(unit)
     if missing.any():
         value[missing] = np.timedelta64("NaT")
