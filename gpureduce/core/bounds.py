@@ -72,7 +72,7 @@ most that factor.
    `atomic_block`, E contains two of these for each atomic, and only gamma is used.
 
 6. The processors' strategy adds float32 and narrower in float64, by the depth in
-   csrc/cpu/cpu_sum.h. A float32 accumulator is then rounded to float32 once. That moves the sum by
+   csrc/cpu/cpu_sum.h. It adds up an array that is cast piece by piece without rounding. A float32 accumulator is then rounded to float32 once. That moves the sum by
    at most u |r|, where r is the rounded sum: all are multiples of a float32's least subnormal.
 
 7. float16 and bfloat16 results are rounded once more, from float32: by at most ulp(v) / 2, as in
@@ -253,20 +253,6 @@ def _flushed(strategy: registry.Strategy, timing: Timing, unit: float) -> float:
     return 2 * atomics * _FLUSHED
 
 
-def _cpu_factor(timing: Timing, conversion: dtypes.Conversion) -> float:
-    """The error factor, relative to A, of sums in float64 and of joining pieces.
-
-    It excludes a last rounding to float32.
-    """
-    of_both_parts = 2 if conversion.is_complex else 1
-    n, pieces = of_both_parts * timing.n, timing.pieces
-    factor = _host.cpu_error_factor(n, conversion.load, _host.ACC_F64)
-    if pieces == 1:
-        return factor
-    unit = _unit(dtypes.number_of(conversion.acc).name)
-    return _then(factor, _gamma(pieces, unit))
-
-
 def _cast_error(source: np.dtype[Any], part: str) -> tuple[float, float]:
     """The w and e of step 4, for casting elements to a float dtype."""
     bits, least = exact.FORMATS[part]
@@ -406,7 +392,8 @@ def _rounded_bound(
     if strategy.name == "numpy":
         factor = _in_any_order(timing.n, unit)
     elif strategy.name == "cpu":
-        factor = _cpu_factor(timing, conversion)
+        n = 2 * timing.n if conversion.is_complex else timing.n
+        factor = _host.cpu_error_factor(n, conversion.load, _host.ACC_F64)
     else:
         factor = _device_factor(strategy, timing, conversion, unit)
     loaded = magnitude + error

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import ctypes
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+
+from gpureduce.core.registry import NUMBERS
 
 HOST_DEVICES = (1, 3)  # kDLCPU, kDLCUDAHost
 
@@ -18,28 +20,8 @@ _MOST_DIMENSIONS = 64  # NumPy's limit
 _MOST_BYTES = 2**63 - 1
 _HIGHEST_ADDRESS = 2**61
 
-# The names of element types, by the type codes of dlpack.h; types that are not read included.
-_NAMES = {
-    0: "int",
-    1: "uint",
-    2: "float",
-    3: "opaque handle",
-    4: "bfloat",
-    5: "complex",
-    6: "bool",
-    7: "float8_e3m4",
-    8: "float8_e4m3",
-    9: "float8_e4m3b11fnuz",
-    10: "float8_e4m3fn",
-    11: "float8_e4m3fnuz",
-    12: "float8_e5m2",
-    13: "float8_e5m2fnuz",
-    14: "float8_e8m0fnu",
-    15: "float6_e2m3fn",
-    16: "float6_e3m2fn",
-    17: "float4_e2m1fn",
-}
-_SIZED = (0, 1, 2, 4, 5)  # codes whose names end in the number of bits
+# The names of element types, by the type codes of dlpack.h.
+_NAMES = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
 
 
 def device_type(arr: object) -> int | None:
@@ -76,13 +58,9 @@ class _Tensor(ctypes.Structure):
     )
 
 
-class _Managed(ctypes.Structure):
-    """DLManagedTensor of DLPack before 1.0, which begins with the tensor."""
-
-    _fields_ = (("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
-
-
 class _Versioned(ctypes.Structure):
+    """DLManagedTensorVersioned. DLManagedTensor, of DLPack before 1.0, begins with the tensor."""
+
     _fields_ = (
         ("major", ctypes.c_uint32),
         ("minor", ctypes.c_uint32),
@@ -109,30 +87,21 @@ class _Memory:
         self.__array_interface__ = interface
 
 
-class View(NamedTuple):
-    """An array over a producer's memory, and the name of its dtype.
+def _name_of(dtype: _DataType, producer: Any) -> str:
+    """The name of a dtype. Producers name those that are not read, such as torch.float8_e5m2."""
+    own = str(getattr(producer, "dtype", "")).rpartition(".")[2]
+    name = own or f"of DLPack's type code {dtype.code} and {dtype.bits} bits"
+    if dtype.code in _NAMES:
+        name = "bool" if dtype.code == 6 else f"{_NAMES[dtype.code]}{dtype.bits}"
+    return name if dtype.lanes == 1 else f"{name} in vectors of {dtype.lanes}"
 
-    `array` is None if NumPy and this package do not know the dtype. Elements of ``"bfloat16"`` are
-    uint16: the same bits.
+
+def view(producer: Any) -> tuple[np.ndarray[Any, Any] | None, str]:
+    """An array over the host memory of an object that supports DLPack, and its dtype's name.
+
+    Elements of ``"bfloat16"`` are uint16: the same bits. None in place of the array if its dtype
+    cannot be summed; BufferError if it cannot be viewed.
     """
-
-    array: np.ndarray[Any, Any] | None
-    dtype: str
-
-
-def dtype_name(code: int, bits: int, lanes: int = 1) -> str:
-    """The name of a DLPack dtype.
-
-    >>> dtype_name(10, 8), dtype_name(4, 16), dtype_name(2, 32, 4)
-    ('float8_e4m3fn', 'bfloat16', 'float32 in vectors of 4')
-    """
-    name = _NAMES.get(code, f"of DLPack's type code {code} and {bits} bits")
-    name += str(bits) if code in _SIZED else ""
-    return name if lanes == 1 else f"{name} in vectors of {lanes}"
-
-
-def view(producer: Any) -> View:
-    """Views the host memory of an object that supports DLPack; BufferError if that fails."""
     try:
         capsule = producer.__dlpack__(max_version=(_MAJOR, 0))
     except TypeError:  # a producer from before DLPack 1.0
@@ -141,14 +110,13 @@ def view(producer: Any) -> View:
     if tensor.device.type not in HOST_DEVICES:
         where = f"DLPack's device type {tensor.device.type}"
         raise BufferError(f"its memory is on {where}, not in host memory")
-    code, bits, lanes = tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes
-    name = dtype_name(code, bits, lanes)
-    typestr = _typestr(code, bits) if lanes == 1 else None
-    if typestr is None:
-        return View(None, name)
+    name, bits = _name_of(tensor.dtype, producer), tensor.dtype.bits
+    if name not in NUMBERS or bits % 8:
+        return None, name
+    typestr = np.dtype("uint16" if name == "bfloat16" else name).str
     shape, strides = _layout(tensor, bits // 8)
     if 0 in shape:
-        return View(np.empty(shape, typestr), name)
+        return np.empty(shape, typestr), name
     if not tensor.data:
         raise BufferError("its data pointer is null")
     address = tensor.data + tensor.byte_offset
@@ -156,34 +124,19 @@ def view(producer: Any) -> View:
         raise BufferError("its data pointer plus byte_offset exceeds the address space")
     interface = {"version": 3, "typestr": typestr, "shape": shape, "data": (address, True)}
     memory = _Memory(capsule, interface | {"strides": strides})
-    return View(np.asarray(memory), name)
-
-
-def _typestr(code: int, bits: int) -> str | None:
-    """The dtype for NumPy's array interface."""
-    kind, sizes = {
-        0: ("i", (8, 16, 32, 64)),
-        1: ("u", (8, 16, 32, 64)),
-        2: ("f", (16, 32, 64)),
-        4: ("u", (16,)),
-        5: ("c", (64, 128)),
-        6: ("b", (8,)),
-    }.get(code, ("", ()))
-    return np.dtype(f"{kind}{bits // 8}").str if bits in sizes else None
+    return np.asarray(memory), name
 
 
 def _tensor_of(capsule: object) -> _Tensor:
     """The tensor in a capsule. It lives as long as the capsule."""
-    tensor: _Tensor
-    if _is_valid(capsule, b"dltensor_versioned"):
-        versioned = _Versioned.from_address(_get_pointer(capsule, b"dltensor_versioned"))
-        if versioned.major != _MAJOR:
-            raise BufferError(f"it has DLPack {versioned.major}.{versioned.minor}, not 1.x")
-        tensor = versioned.tensor
-    elif _is_valid(capsule, b"dltensor"):
-        tensor = _Managed.from_address(_get_pointer(capsule, b"dltensor")).tensor
-    else:
+    if _is_valid(capsule, b"dltensor"):
+        return _Tensor.from_address(_get_pointer(capsule, b"dltensor"))
+    if not _is_valid(capsule, b"dltensor_versioned"):
         raise BufferError("its __dlpack__ returned no DLPack capsule")
+    versioned = _Versioned.from_address(_get_pointer(capsule, b"dltensor_versioned"))
+    if versioned.major != _MAJOR:
+        raise BufferError(f"it has DLPack {versioned.major}.{versioned.minor}, not 1.x")
+    tensor: _Tensor = versioned.tensor
     return tensor
 
 

@@ -17,6 +17,7 @@ from types import ModuleType
 
 from gpureduce import _host
 from gpureduce.core import json_files, registry
+from gpureduce.core.checks import one_of, whole
 
 LARGEST = 2**64 - 1
 _MOST_GRID, _MOST_PER_SM = 2**20, 1024  # with more, empty blocks and their sums cost milliseconds
@@ -64,45 +65,32 @@ class Choice:
         return self.block, min(most, nbytes // (self.block * 16) + 1) if most else self.grid
 
 
-def _fault(choice: Choice) -> str | None:
-    """An error message for the first invalid field of a row; None if all are valid."""
-    if not 1 <= choice.max_bytes <= LARGEST:
-        return f"max_bytes must be from 1 to {LARGEST}, not {choice.max_bytes}"
+def _check(choice: Choice) -> None:
+    """Raises for the first invalid field of a row."""
+    whole("max_bytes", choice.max_bytes, 1, LARGEST)
     if choice.element_bytes not in (0, 1, 2, 4, 8):
-        return f"element_bytes must be 0, 1, 2, 4 or 8, not {choice.element_bytes}"
-    kernels = _kernels()
-    if choice.strategy not in kernels:
-        return f"strategy must be one of {', '.join(kernels)}, not {choice.strategy!r}"
-    if choice.block % 32 or not 32 <= choice.block <= 1024:
-        return f"block must be a multiple of 32 from 32 to 1024, not {choice.block}"
-    if not 0 <= choice.blocks_per_sm <= _MOST_PER_SM:
-        return f"blocks_per_sm must be from 0 to {_MOST_PER_SM}, not {choice.blocks_per_sm}"
-    if not 0 <= choice.grid <= _MOST_GRID:
-        return f"grid must be from 0 to {_MOST_GRID}, not {choice.grid}"
-    return _launch_fault(choice, kernels[choice.strategy].traits)
-
-
-def _launch_fault(choice: Choice, traits: int) -> str | None:
-    """An error message for a grid that the strategy refuses for all or most inputs, or None."""
-    name = choice.strategy
-    any_grid = traits & _host.MANY and not traits & (
-        _host.CLUSTER | _host.ALONE | _host.COOPERATIVE
-    )
-    if choice.blocks_per_sm and not any_grid:
-        return f"blocks_per_sm must be 0 for {name}, not {choice.blocks_per_sm}"
-    if any_grid or not choice.grid:
-        return None
-    step = _host.CLUSTER_BLOCKS if traits & _host.CLUSTER else 1
-    if traits & _host.ALONE:
-        grids = [step, 2 * step] if traits & _host.CLUSTER else [step]
-        if choice.grid not in grids:
-            return f"grid must be 0 or {' or '.join(map(str, grids))} for {name}, not {choice.grid}"
-    elif traits & _host.CLUSTER:
-        if choice.grid % step:
-            return f"grid must be a multiple of {step} for {name}, not {choice.grid}"
-    else:
-        return f"grid must be 0 for {name}, not {choice.grid}"
-    return None
+        raise ValueError(f"element_bytes must be 0, 1, 2, 4 or 8, not {choice.element_bytes}")
+    traits = _kernels()[one_of("strategy", choice.strategy, _kernels())].traits
+    whole("block", choice.block, 32, 1024, step=32)
+    whole("blocks_per_sm", choice.blocks_per_sm, 0, _MOST_PER_SM)
+    whole("grid", choice.grid, 0, _MOST_GRID)
+    is_cluster, is_alone = traits & _host.CLUSTER, traits & _host.ALONE
+    if traits & _host.MANY and not (is_cluster or is_alone or traits & _host.COOPERATIVE):
+        return  # takes any grid; those below refuse others for all or most inputs
+    of = f"for {choice.strategy}, not"
+    if choice.blocks_per_sm:
+        raise ValueError(f"blocks_per_sm must be 0 {of} {choice.blocks_per_sm}")
+    if is_cluster and not is_alone:
+        if choice.grid % _host.CLUSTER_BLOCKS:
+            raise ValueError(
+                f"grid must be a multiple of {_host.CLUSTER_BLOCKS} {of} {choice.grid}"
+            )
+        return
+    grids = [0, 1] if is_alone else [0]
+    if is_cluster:
+        grids = [0, _host.CLUSTER_BLOCKS, 2 * _host.CLUSTER_BLOCKS]
+    if choice.grid not in grids:
+        raise ValueError(f"grid must be {' or '.join(map(str, grids))} {of} {choice.grid}")
 
 
 @functools.cache
@@ -118,8 +106,10 @@ def _kernels() -> dict[str, registry.Strategy]:
 def as_rows(choices: Sequence[Choice]) -> list[tuple[int, int, int, int, int, int]]:
     """Converts the table to rows for C. Raises ValueError for an invalid row."""
     for i, choice in enumerate(choices):
-        if fault := _fault(choice):
-            raise ValueError(f"rows[{i}].{fault}")
+        try:
+            _check(choice)
+        except ValueError as error:
+            raise ValueError(f"rows[{i}].{error}") from None
     return [
         (c.max_bytes, c.element_bytes, registry.find(c.strategy).index, c.block, c.grid,
          c.blocks_per_sm)

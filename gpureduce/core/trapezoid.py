@@ -110,12 +110,9 @@ def _add_up(
     result = dtypes.quietly(summation.sum, terms, strategy, wide, **how)
     if np.isfinite(result.value) or not _finite(terms):
         return result, _as_numbers(result.value)
-    down = terms.size.bit_length() + 1  # scaled by 2^-down, no partial sum overflows
-    scaled = np.empty(terms.shape, wide)
-    for first, part in _parts(terms):
-        scaled[first : first + _CHUNK] = part.astype(wide) * 2.0**-down
-    result = summation.sum(scaled, strategy, wide, **how)
-    return result, [_times(x, Fraction(1 << down)) for x in _as_numbers(result.value)]
+    total = _exact.new(wide)  # a partial sum has overflowed
+    _exact.feed(total, terms)
+    return result, _exact.parts(total)
 
 
 def _steps(points: dtypes.Array) -> dtypes.Array:
@@ -155,14 +152,13 @@ def _areas(samples: dtypes.Array, points: dtypes.Array) -> tuple[dtypes.Array, l
         areas[first : first + _CHUNK] = dtypes.quietly(_areas_of_part, part, these)
     if _finite(areas) or not (_finite(samples) and _finite(points)):
         return areas, []
-    real = imaginary = 0
+    real = imaginary = Fraction(0)
     for first, part in _parts(areas):
         for i in first + np.flatnonzero(~np.isfinite(part)):
             found = _exact_area(samples[i : i + 2], points[i : i + 2])
             real, imaginary = real + found[0], imaginary + found[1]
             areas[i] = 0
-    rest: list[_exact.Number] = [Fraction(part, _AREA_UNIT) for part in (real, imaginary)]
-    return areas, rest if kind.kind == "c" else rest[:1]
+    return areas, [real, imaginary] if kind.kind == "c" else [real]
 
 
 def _areas_of_part(samples: dtypes.Array, points: dtypes.Array) -> dtypes.Array:
@@ -171,24 +167,14 @@ def _areas_of_part(samples: dtypes.Array, points: dtypes.Array) -> dtypes.Array:
     return areas
 
 
-_AREA_UNIT = 1 << 2 * 1074 + 1
-
-
-def _exact_area(samples: dtypes.Array, points: dtypes.Array) -> tuple[int, int]:
-    """The area between two neighbours, its real and imaginary parts, in units of 2^-2149."""
-    (a, b), (x, y) = ([_units(value) for value in pair] for pair in (samples, points))
-    side, step = (a[0] + b[0], a[1] + b[1]), (y[0] - x[0], y[1] - x[1])
+def _exact_area(samples: dtypes.Array, points: dtypes.Array) -> tuple[Fraction, Fraction]:
+    """The area between two neighbours: its real and its imaginary part."""
+    (a, b), (x, y) = (
+        [[*map(Fraction, _as_numbers(value)), Fraction(0)] for value in pair]
+        for pair in (samples, points)
+    )
+    side, step = (a[0] + b[0], a[1] + b[1]), ((y[0] - x[0]) / 2, (y[1] - x[1]) / 2)
     return side[0] * step[0] - side[1] * step[1], side[0] * step[1] + side[1] * step[0]
-
-
-def _units(value: Any) -> tuple[int, int]:
-    """A finite scalar's real and imaginary parts in units of 2^-1074."""
-    if value.dtype.kind in "biu":
-        return int(value) << 1074, 0
-    wide = complex(value)
-    ratios = (part.as_integer_ratio() for part in (wide.real, wide.imag))
-    real, imaginary = (n << 1075 - d.bit_length() for n, d in ratios)
-    return real, imaginary
 
 
 def trapezoid(

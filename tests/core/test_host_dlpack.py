@@ -14,7 +14,7 @@ import pytest
 
 import gpureduce
 from cases import DTYPES, array_of
-from gpureduce.core import arrays, devices, gpu_arrays, host_dlpack
+from gpureduce.core import arrays, devices, gpu_arrays
 from producers import ByDLPack, DLDataType, DLDevice
 
 DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -211,19 +211,20 @@ def test_bfloat16_without_ml_dtypes(monkeypatch):
 @pytest.mark.parametrize(
     ("code", "bits", "lanes", "name"),
     [
-        (10, 8, 1, "float8_e4m3fn"), (12, 8, 1, "float8_e5m2"), (14, 8, 1, "float8_e8m0fnu"),
-        (15, 6, 1, "float6_e2m3fn"), (17, 4, 2, "float4_e2m1fn in vectors of 2"),
         (2, 8, 1, "float8"), (2, 128, 1, "float128"), (0, 4, 1, "int4"), (5, 32, 1, "complex32"),
-        (3, 64, 1, "opaque handle"), (2, 32, 4, "float32 in vectors of 4"), (6, 1, 1, "bool"),
+        (10, 8, 1, "float8_e4m3fn"), (17, 4, 2, "float4_e2m1fn in vectors of 2"),
+        (2, 32, 4, "float32 in vectors of 4"), (6, 1, 1, "bool"),
         (99, 8, 1, "of DLPack's type code 99 and 8 bits"),
     ],
 )  # fmt: skip
 def test_dtypes_that_are_not_read_are_named(code, bits, lanes, name):
     array = np.ones(8, np.uint8)
     for kind in (OnHost, TorchTensor):
+        producer = kind(array, dtype=DLDataType(code, bits, lanes))
+        if name.startswith("float") and code > 2:
+            producer.dtype = f"torch.{name.split()[0]}"
         with pytest.raises(TypeError, match=rf"arrays of dtype {name} cannot be summed; supported"):
-            gpureduce.sum(kind(array, dtype=DLDataType(code, bits, lanes)))
-    assert host_dlpack.dtype_name(code, bits, lanes) == name
+            gpureduce.sum(producer)
 
 
 def like_torch(**more):
