@@ -72,8 +72,9 @@ most that factor.
    `atomic_block`, E contains two of these for each atomic, and only gamma is used.
 
 6. The processors' strategy adds float32 and narrower in float64, by the depth in
-   csrc/cpu/cpu_sum.h. It adds up an array that is cast piece by piece without rounding. A float32 accumulator is then rounded to float32 once. That moves the sum by
-   at most u |r|, where r is the rounded sum: all are multiples of a float32's least subnormal.
+   csrc/cpu/cpu_sum.h. It joins the pieces of an array that is cast without rounding. A float32
+   accumulator is then rounded to float32 once. That moves the sum by at most u |r|, where r is the
+   rounded sum: all are multiples of a float32's least subnormal.
 
 7. float16 and bfloat16 results are rounded once more, from float32: by at most ulp(v) / 2, as in
    step 3 with g = q. (`numpy` may cast to float32 rather than to the 16-bit dtype, which rounds

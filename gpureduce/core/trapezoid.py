@@ -170,7 +170,7 @@ def _areas_of_part(samples: dtypes.Array, points: dtypes.Array) -> dtypes.Array:
 def _exact_area(samples: dtypes.Array, points: dtypes.Array) -> tuple[Fraction, Fraction]:
     """The area between two neighbours: its real and its imaginary part."""
     (a, b), (x, y) = (
-        [[*map(Fraction, _as_numbers(value)), Fraction(0)] for value in pair]
+        [[*(Fraction(part) for part in _as_numbers(value)), Fraction(0)] for value in pair]
         for pair in (samples, points)
     )
     side, step = (a[0] + b[0], a[1] + b[1]), ((y[0] - x[0]) / 2, (y[1] - x[1]) / 2)
