@@ -94,7 +94,8 @@ def of_squares(array: Array, axes: tuple[int, ...]) -> Words:
     kept = tuple(i for i in range(array.ndim) if i not in axes)
     moved, dims = array.transpose(kept + axes), len(kept)
     words = np.zeros((*moved.shape[:dims], 3, REAL), np.int64)
-    every = arrays.parts(moved.shape, moved.ndim) if moved.size else [(slice(None),) * moved.ndim]
+    is_long = moved.size > arrays.PACK_ELEMENTS
+    every = arrays.parts(moved.shape, moved.ndim) if is_long else [(slice(None),) * moved.ndim]
     for where in every if words.size else ():
         some = moved[where]
         for part in (some.real, some.imag) if some.dtype.kind == "c" else (some,):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -13,24 +12,13 @@ from gpureduce import _host
 from gpureduce.core import arrays, digits, dtypes, exact
 from gpureduce.core.accumulator import Accumulator
 from gpureduce.core.checks import finite
-from gpureduce.core.dtypes import Array
 
-_F64 = np.dtype(np.float64)
 _SHIFT = 1088  # scale of the sums of small and large products, as log2: csrc/exact/products.h
 
 
-def _pairs(part: Array) -> Iterator[tuple[Array, Array]]:
-    """Yields pairs of finite float64 arrays, whose products add up to the elements' squares."""
-    for flat in arrays.pieces(part):
-        for first in range(0, flat.size, arrays.PACK_ELEMENTS):
-            some = flat[first : first + arrays.PACK_ELEMENTS]
-            if some.dtype.kind in "iu" and some.dtype.itemsize == 8:
-                low, high = exact.halves(some)
-                yield from ((low, low), (2 * low, high), (high, high))
-                continue
-            x = some.astype(_F64)
-            x[~np.isfinite(x)] = 0  # `_sum` counts infinities and nans
-            yield x, x
+def _squares_in(words: digits.Words) -> list[_host.Exact]:
+    """The three sums whose digits follow one another: of small, usual and large squares."""
+    return [_host.Exact.from_digits(some.tobytes()) for some in words.reshape(3, -1)]
 
 
 class Moments:
@@ -58,7 +46,7 @@ class Moments:
 
     def __init__(self, dtype: npt.DTypeLike = "float64") -> None:
         self._sum = Accumulator(dtype)
-        self._squares = [exact.new(_F64) for _ in range(3)]  # small, usual and large ones
+        self._squares = [exact.new(np.dtype(np.float64)) for _ in range(3)]
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -84,28 +72,28 @@ class Moments:
 
     def _of(self, array: npt.ArrayLike) -> Moments:
         """The elements of one array."""
-        made = Moments(self.dtype)
         if arrays.lies_on_a_gpu(array):
             raise TypeError("Moments takes arrays in host memory only: copy it from the GPU first")
         host = arrays.as_array(array)[...]  # other threads may change the shape of `array`
-        made._sum.add(host)
-        low, squares, high = made._squares
-        for part in (host.real, host.imag) if host.dtype.kind == "c" else (host,):
-            for x, y in _pairs(part):
-                squares.add_products(x, y, low, high, True)
+        total = Accumulator(self.dtype).add(host)  # which counts infinities and nans
+        return self._with(total, _squares_in(digits.of_squares(host, tuple(range(host.ndim)))))
+
+    @classmethod
+    def _with(cls, total: Accumulator, squares: list[_host.Exact]) -> Moments:
+        made = object.__new__(cls)
+        made._sum, made._squares = total, squares
         return made
 
     def _take(self, other: Moments, *, away: bool) -> Moments:
         if not isinstance(other, Moments):
             raise TypeError(f"merge takes another Moments, not {type(other).__name__}")
-        made: Moments = object.__new__(Moments)  # all is taken, or nothing
-        made._sum, made._squares = self._sum.copy(), [one.copy() for one in self._squares]
+        made = self._with(self._sum.copy(), [one.copy() for one in self._squares])
         made._sum._merge(other._sum, away=away)
         for mine, its in zip(made._squares, other._squares, strict=True):
             mine.merge(its, away)
         if away and made._square_sum() < 0:
             raise ValueError("only elements that were added before can be subtracted")
-        self._sum, self._squares = made._sum, made._squares
+        self._sum, self._squares = made._sum, made._squares  # all is taken, or nothing
         return self
 
     def mean(self, dtype: npt.DTypeLike | None = None) -> Any:
@@ -113,26 +101,21 @@ class Moments:
         result = self.dtype if dtype is None else dtypes.rounded_to(dtype)
         if self.dtype.kind == "c" and result.kind != "c":
             raise TypeError(f"dtype={result} would lose the imaginary part")
-        n = self.count
-        sums = exact.parts(self._sum._whole())
-        return exact.rounded([x / n if n else np.nan for x in sums], result)
+        return digits.finished(self._sum.to_digits(), digits.MEAN, result)[()]
 
     def var(self, ddof: float = 0, dtype: npt.DTypeLike | None = None) -> Any:
         """The variance, rounded once: ``(n sum |x|^2 - |sum x|^2) / (n (n - ddof))``."""
-        return self._variance(ddof, dtype, root=False)
+        return self._variance(ddof, dtype, digits.VAR)
 
     def std(self, ddof: float = 0, dtype: npt.DTypeLike | None = None) -> Any:
         """The standard deviation: the root of the unrounded variance, rounded once."""
-        return self._variance(ddof, dtype, root=True)
+        return self._variance(ddof, dtype, digits.STD)
 
-    def _variance(self, ddof: float, dtype: npt.DTypeLike | None, *, root: bool) -> Any:
+    def _variance(self, ddof: float, dtype: npt.DTypeLike | None, kind: int) -> Any:
         part = dtypes.part_of(self.dtype) if dtype is None else dtypes.rounded_to(dtype)
         if part.kind == "c":
             raise TypeError(f"variances are real numbers: dtype cannot be {part}")
-        ddof = finite("ddof", ddof)
-        total, (low, squares, high) = self._sum._whole(), self._squares
-        data = total.variance(low, squares, high, root, ddof, dtypes.load_of(part))
-        return np.frombuffer(data, part)[0]
+        return digits.finished(self.to_digits(), kind, part, finite("ddof", ddof))[()]
 
     def to_digits(self) -> npt.NDArray[np.int64]:
         """All that this object holds as 300 int64 numbers (371 if complex), which can be added.
@@ -153,18 +136,14 @@ class Moments:
         <Moments float32: mean 2.0, std 1.0 of 4>
         """
         given = np.asarray(words)
-        ends = [len(given) - k * digits.REAL for k in (3, 2, 1)] if given.ndim == 1 else []
-        if not ends or ends[0] not in (digits.REAL, digits.COMPLEX):
+        end = len(given) - digits.SQUARES if given.ndim == 1 else 0
+        if end not in (digits.REAL, digits.COMPLEX):
             raise ValueError(
                 f"digits of Moments are {4 * digits.REAL} numbers, or "
                 f"{digits.COMPLEX + 3 * digits.REAL} for complex elements: the array has the shape "
                 f"{given.shape}"
             )
-        first, *rest = (digits.one(some) for some in np.split(given, ends))
-        made: Moments = object.__new__(cls)
-        made._sum = Accumulator.from_digits(first)
-        made._squares = [_host.Exact.from_digits(some.tobytes()) for some in rest]
-        return made
+        return cls._with(Accumulator.from_digits(given[:end]), _squares_in(given[end:]))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (self._sum, [one.to_bytes() for one in self._squares])
@@ -190,6 +169,4 @@ class Moments:
 
 def _restored(total: Accumulator, squares: list[bytes]) -> Moments:
     """Unpickles an object."""
-    made: Moments = object.__new__(Moments)
-    made._sum, made._squares = total, [_host.Exact.from_bytes(data) for data in squares]
-    return made
+    return Moments._with(total, [_host.Exact.from_bytes(data) for data in squares])

@@ -6,7 +6,6 @@
 #include "bindings/locks.h"
 #include "bindings/numpy_arrays.h"
 #include "exact/exact.h"
-#include "exact/finish_integers.h"
 #include "exact/words.h"
 #include "exact/format.h"
 #include "shared/axes.h"
@@ -218,79 +217,6 @@ static PyObject *exact_merge(PyObject *object, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* The products of finite float64 numbers in contiguous arrays: added to this accumulator and to two
- * others, for products that are too small or too large for this one (exact/products.h). */
-static PyObject *exact_add_products(PyObject *object, PyObject *args)
-{
-    PyObject *x, *y, *low, *high;
-    int counts;
-    if (!PyArg_ParseTuple(args, "OOOOp", &x, &y, &low, &high, &counts))
-        return NULL;
-    exact_object *of[GR_PRODUCTS_PARTS] = {same_shape((exact_object *)object, low),
-                                           (exact_object *)object,
-                                           same_shape((exact_object *)object, high)};
-    if (!of[0] || !of[2])
-        return NULL;
-    if (!items_fit(x, GR_LOAD_f64, 1) || !items_fit(y, GR_LOAD_f64, 1) ||
-        !PyArray_ISCARRAY_RO((PyArrayObject *)x) || !PyArray_ISCARRAY_RO((PyArrayObject *)y) ||
-        PyArray_SIZE((PyArrayObject *)x) != PyArray_SIZE((PyArrayObject *)y)) {
-        PyErr_SetString(PyExc_ValueError, "expected two contiguous arrays of float64 of one size");
-        return NULL;
-    }
-    gr_products *sum = PyMem_Malloc(sizeof *sum);
-    if (!sum)
-        return PyErr_NoMemory();
-    size_t n = (size_t)PyArray_SIZE((PyArrayObject *)x);
-    const double *one = PyArray_DATA((PyArrayObject *)x), *other = PyArray_DATA((PyArrayObject *)y);
-    gr_products_init(sum);
-    gr_without_gil call;
-    gr_drop_gil(&call);
-    gr_products_add_arrays(sum, one, other, n);
-    bool done = gr_take_gil(&call) >= 0;
-    for (int i = 0; i < GR_PRODUCTS_PARTS && done; i++)
-        done = merge_sums(of[i], &sum->part[i], 0, 1, counts ? n : 0) >= 0;
-    PyMem_Free(sum);
-    return done ? Py_NewRef(Py_None) : NULL;
-}
-
-/* The variance of n numbers, from the sums of the numbers (or their parts) and their squares. */
-static PyObject *exact_variance(PyObject *object, PyObject *args)
-{
-    exact_object *self = (exact_object *)object, *of[GR_PRODUCTS_PARTS];
-    PyObject *squares[GR_PRODUCTS_PARTS];
-    gr_finish_how how = {.kind = GR_FINISH_VARIANCE, .second_count = 1};
-    unsigned char bytes[sizeof(double)];
-    gr_exact sum[2];
-    int target, root;
-    if (!PyArg_ParseTuple(args, "OOOpdi", &squares[0], &squares[1], &squares[2], &root, &how.ddof,
-                          &target))
-        return NULL;
-    for (int i = 0; i < GR_PRODUCTS_PARTS; i++) {
-        of[i] = (exact_object *)squares[i];
-        if (Py_TYPE(squares[i]) != Py_TYPE(object) || !gr_is_float((gr_load)target)) {
-            PyErr_SetString(PyExc_TypeError, "expected three exact sums, and a float type");
-            return NULL;
-        }
-    }
-    gr_finish_sums *sums = PyMem_Calloc(1, sizeof *sums);
-    if (!sums)
-        return PyErr_NoMemory();
-    how.root = root;
-    how.target = (gr_load)target;
-    how.first_count = how.parts = self->components;
-    read_sums(self, sum);
-    for (int i = 0; i < self->components; i++)
-        sums->first[i].part[1] = sum[i];
-    sums->n = (double)sum[0].count;
-    for (int i = 0; i < GR_PRODUCTS_PARTS; i++) {
-        read_sums(of[i], sum);
-        sums->second[0].part[i] = sum[0];
-    }
-    gr_finish_in_integers(&how, sums, bytes);
-    PyMem_Free(sums);
-    return PyBytes_FromStringAndSize((char *)bytes, (Py_ssize_t)gr_load_size(how.target));
-}
-
 static PyObject *exact_copy(PyObject *object, PyObject *Py_UNUSED(none))
 {
     exact_object *self = (exact_object *)object;
@@ -433,13 +359,6 @@ static PyMethodDef methods[] = {
      "Add a gr_exact that a device's kernel has filled. `counts`: also add its count."},
     {"merge", exact_merge, METH_VARARGS,
      "merge(other, negative=False)\n--\n\nAdd another accumulator, or take it away."},
-    {"add_products", exact_add_products, METH_VARARGS,
-     "add_products(x, y, low, high, counts)\n--\n\n"
-     "Add the products of finite float64 numbers, of which two more accumulators take small and "
-     "large ones."},
-    {"variance", exact_variance, METH_VARARGS,
-     "variance(low, squares, high, root, ddof, load)\n--\n\n"
-     "The variance of the numbers whose sum this is, or its root, as bytes."},
     {"copy", exact_copy, METH_NOARGS, "copy()\n--\n\nA copy of the accumulator."},
     {"round", exact_round, METH_VARARGS,
      "round(load)\n--\n\nThe sum, rounded once to that element type, as bytes."},
