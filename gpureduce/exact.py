@@ -31,7 +31,7 @@ from gpureduce.core import (
     segments,
     summation,
 )
-from gpureduce.core.checks import finite, shown, whole
+from gpureduce.core.checks import finite, shown
 from gpureduce.core.moments import (
     COMPLEX,
     CONJUGATED,
@@ -415,11 +415,8 @@ def segment_cumsum(
     """Entry i is the sum of the elements up to i that are of its segment, rounded once."""
     if arrays.lies_on_a_gpu(values):
         return ranges_on_device.cumsum_by_segment(values, segment_ids, offsets, num_segments, dtype)
-    segments.check_one_of(segment_ids, offsets)
-    size = None
-    if num_segments is not None:
-        size = whole("num_segments", num_segments, 0, groups.MOST_SEGMENTS)
-    return running.by_segment(values, groups.Segments(segment_ids, offsets, size), dtype)
+    given = groups.Segments.of(segment_ids, offsets, num_segments)
+    return running.by_segment(values, given, dtype)
 
 
 def _rolled(

@@ -8,7 +8,7 @@ import dataclasses
 import gpureduce
 from gpureduce.cli import npy_files, progress
 from gpureduce.cli.arguments import Command
-from gpureduce.core.segments import STRATEGIES
+from gpureduce.core.registry import IN_GROUPS
 from gpureduce.text import EMULATED, number, show_json, table
 
 
@@ -20,7 +20,7 @@ def register(command: Command) -> None:
         "--offsets": {"action": "store_true", "help":
             "IDS.npy has the offsets of the segments, not ids"},
         "--num-segments": {"type": int, "metavar": "K", "help": "default: the largest id plus one"},
-        "--strategy": {"choices": STRATEGIES, "default": "auto", "help": "default: auto"},
+        "--strategy": {"choices": IN_GROUPS, "default": "auto", "help": "default: auto"},
         "--dtype": {"help": "the dtype of the sums"},
         "--device": {"help": "cpu, cuda, cuda:1 or emulator (default: cpu)"},
         **npy_files.OUTPUT,

@@ -10,12 +10,9 @@ import numpy.typing as npt
 
 from gpureduce import _host
 from gpureduce.core import arrays, dtypes, registry, running, running_on_device
-from gpureduce.core.checks import named_keywords, no_such
+from gpureduce.core.checks import named_keywords
 from gpureduce.core.plan import Arguments, resolve
 from gpureduce.core.results import Outcome, SumResult, ran_on
-
-STRATEGIES = ("auto", "exact", "fast", "cpu", "numpy")
-LESSONS = tuple(row.name for row in registry.strategies() if row.kind == "scan")
 
 
 @named_keywords
@@ -92,7 +89,7 @@ def cumsum(
         how = (axis, dtype, out, reverse, include_initial, block, grid, device, stream, timing)
         return cast(SumResult, strategy.call("cumsum", arr, *how))
     start = time.perf_counter()
-    chosen = _chosen(strategy)
+    chosen = registry.chosen(strategy, "scan", "running sums")
     name, is_lesson = chosen.name, chosen.kind == "scan"
     call = Arguments(name, dtype, block, grid, None, device, False, stream, timing)
     if not is_lesson and (block is not None or grid is not None):
@@ -118,19 +115,6 @@ def cumsum(
     if out is not None:
         outcome.value = out
     return plan.finished(outcome, array.size, array.dtype, start)
-
-
-def _chosen(strategy: object) -> registry.Strategy:
-    """The strategy, if it makes running sums."""
-    names = (*STRATEGIES, *LESSONS)
-    if isinstance(strategy, str) and not registry.is_known(strategy):
-        raise ValueError(
-            no_such("strategy", strategy, names, f"{', '.join(names)} for running sums")
-        )
-    found = registry.find(strategy)
-    if found.name not in STRATEGIES and found.kind != "scan":
-        raise ValueError(f"{found.name} cannot make running sums: use one of {', '.join(names)}")
-    return found
 
 
 def _on_host(name: str, made: running.Entries) -> float:

@@ -246,6 +246,12 @@ def some_rows(ids: Array, size: int) -> SomeRows:
         return SomeRows(ids, np.bincount(ids + 1, minlength=size + 1)[1:])
 
 
+def check_rows(dims: int) -> None:
+    """Raises unless values with so many dimensions are numbers, or rows of them."""
+    if dims not in (1, 2):
+        raise ValueError(f"values must have 1 or 2 dimensions, (n,) or (n, d), not {dims}")
+
+
 class Segments(NamedTuple):
     """The arguments of `segment_sum` that define segments and where their sums go."""
 
@@ -261,6 +267,15 @@ class Segments(NamedTuple):
     given: Any = None  # the caller's offsets in host memory, of which `offsets` is a copy
     in_place: bool = False  # exact sums begin with what `out` holds; the others are left alone
     sizes: Any = None  # the numbers of rows, if rows with negative ids are skipped
+
+    @classmethod
+    def of(cls, ids: Any, offsets: Any, size: Any, *rest: Any) -> Segments:
+        """The arguments. Raises unless there are either ids or offsets, and for a wrong size."""
+        if (ids is None) == (offsets is None):
+            how = "neither" if ids is None else "both"
+            raise TypeError(f"pass either segment_ids or offsets, not {how}")
+        count = None if size is None else whole("num_segments", size, 0, MOST_SEGMENTS)
+        return cls(ids, offsets, count, *rest)
 
     @property
     def kind(self) -> int:

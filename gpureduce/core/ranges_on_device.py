@@ -20,7 +20,6 @@ from gpureduce.core import (
     segments,
 )
 from gpureduce.core.axis_on_device import Made
-from gpureduce.core.checks import whole
 from gpureduce.core.device_array import DeviceArray
 from gpureduce.core.moments import VARIANCE
 from gpureduce.core.plan import Arguments, strategy_of
@@ -59,18 +58,15 @@ def _in_order(values: Any, ids: Any, offsets: Any, num_segments: object) -> tupl
     With ids, the rows are sorted by them. With offsets, they are as they were, and the order is
     None.
     """
-    segments.check_one_of(ids, offsets)
-    shape, index = tuple(values.shape), offsets if ids is None else ids
-    if len(shape) not in (1, 2):
-        raise ValueError(f"values must have 1 or 2 dimensions, (n,) or (n, d), not {len(shape)}")
-    if not arrays.lies_on_a_gpu(index):
+    given, shape = groups.Segments.of(ids, offsets, num_segments), tuple(values.shape)
+    groups.check_rows(len(shape))
+    if not arrays.lies_on_a_gpu(given.numbers):
+        kind = type(given.numbers).__name__
         raise TypeError(
-            f"values is on a GPU, and segment_ids or offsets, {type(index).__name__}, is not: copy "
-            "one of them to the memory of the other"
+            f"values is on a GPU, and {given.name}, {kind}, is not: copy one of them to the memory "
+            "of the other"
         )
-    size = None
-    if num_segments is not None:
-        size = whole("num_segments", num_segments, 0, groups.MOST_SEGMENTS)
+    size = given.size
     if ids is None:  # a segment sum of no columns only checks the offsets
         none = values.reshape(shape[0], math.prod(shape[1:]))[:, :0]
         segments.segment_sum(none, offsets=offsets, num_segments=size, timing=False)

@@ -162,6 +162,7 @@ def _read() -> dict[str, Strategy]:
 
 
 STRATEGIES = _read()
+IN_GROUPS = ("auto", "exact", "fast", "cpu", "numpy")  # for sums by segment and running sums
 _INTERNAL = ("axis", "segments")  # kinds of kernels
 _NAMES = {row.index: row.name for row in STRATEGIES.values()}
 _BY_ALIAS = {alias: row for row in STRATEGIES.values() for alias in row.aliases}
@@ -245,6 +246,24 @@ def find(name: object, argument: str = "strategy") -> Strategy:
     if row is None:
         raise ValueError(no_such("strategy", name, (*STRATEGIES, *_BY_ALIAS), _listed()))
     return row
+
+
+def chosen(name: object, kind: str, what: str) -> Strategy:
+    """The strategy for `what`, such as "running sums": a lesson's are of this kind."""
+    found = None if isinstance(name, str) and not is_known(name) else find(name)
+    if found and (found.name in IN_GROUPS or found.kind == kind):
+        return found
+    names = (*IN_GROUPS, *lessons(kind))
+    if found is None:
+        raise ValueError(no_such("strategy", name, names, f"{', '.join(names)} for {what}"))
+    if found.kind == "segments":
+        raise ValueError(f"{found.name} is an internal step of segment_sum: leave strategy out")
+    raise ValueError(f"{found.name} cannot make {what}: use one of {', '.join(names)}")
+
+
+def lessons(kind: str) -> tuple[str, ...]:
+    """The names of the strategies of this kind."""
+    return tuple(row.name for row in STRATEGIES.values() if row.kind == kind)
 
 
 def _listed() -> str:

@@ -69,8 +69,7 @@ def entries_of(
 def by_segment(values: object, groups_of: Segments, dtype: npt.DTypeLike | None) -> Any:
     """See gpureduce.exact.segment_cumsum."""
     array = arrays.as_array(values)[...]
-    if array.ndim not in (1, 2):
-        raise ValueError(f"values must have 1 or 2 dimensions, (n,) or (n, d), not {array.ndim}")
+    groups.check_rows(array.ndim)
     result, segments = result_of(array.dtype, dtype), groups_of.checked(array)
     found = np.empty(array.shape, result)
     if segments.ids is None:

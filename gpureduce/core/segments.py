@@ -21,14 +21,11 @@ from gpureduce.core import (
     segments_on_device,
     timedeltas,
 )
-from gpureduce.core.checks import flag, named_keywords, no_such, whole
+from gpureduce.core.checks import flag, named_keywords
 from gpureduce.core.dtypes import Array
-from gpureduce.core.groups import MOST_SEGMENTS, Segments
+from gpureduce.core.groups import Segments, check_rows
 from gpureduce.core.plan import Arguments, resolve
 from gpureduce.core.results import SumResult
-
-STRATEGIES = ("auto", "exact", "fast", "cpu", "numpy")
-LESSONS = tuple(row.name for row in registry.strategies() if row.kind == "keys")
 
 
 @named_keywords
@@ -125,42 +122,32 @@ def segment_sum(
     array([11, 10, 19])
     """
     start = time.perf_counter()
-    name = _strategy_name(strategy)
-    check_one_of(segment_ids, offsets)
-    on_a_gpu = arrays.lies_on_a_gpu(values) or arrays.lies_on_a_gpu(
-        offsets if segment_ids is None else segment_ids
-    )
-    array = np.empty(0) if on_a_gpu else arrays.as_array(values).view()  # user code may reshape it
-    size = None if num_segments is None else whole("num_segments", num_segments, 0, MOST_SEGMENTS)
+    chosen = registry.chosen(strategy, "keys", "segment sums")
+    name, is_lesson = chosen.name, chosen.kind == "keys"
     is_sorted = None if sorted is None else flag("sorted", sorted)
-    groups = Segments(segment_ids, offsets, size, initial, out, is_sorted, flag("check", check))
-    if on_a_gpu:
+    how = initial, out, is_sorted, flag("check", check)
+    groups = Segments.of(segment_ids, offsets, num_segments, *how)
+    if arrays.lies_on_a_gpu(values) or arrays.lies_on_a_gpu(groups.numbers):
         call = Arguments(name, dtype, device=device, stream=stream, timing=timing)
         return segments_on_device.add_gpu(call, name, values, groups, start)
-    is_lesson = name in LESSONS
-    if name not in STRATEGIES and not is_lesson:
-        if registry.STRATEGIES[name].kind == "segments":
-            raise ValueError(f"{name} is an internal step of segment_sum: leave strategy out")
-        raise ValueError(
-            f"{name} cannot make segment sums: use one of {', '.join((*STRATEGIES, *LESSONS))}"
-        )
+    array = arrays.as_array(values).view()  # user code may reshape it
     if is_lesson and segment_ids is None:
         raise TypeError(f"{name} does not take offsets: pass segment_ids")
-    _check_dimensions(array)
+    check_rows(array.ndim)
     if stream is not None:
         raise ValueError("stream is for arrays on a GPU; this one is in host memory")
     if array.dtype.kind == "m":
 
         def add_integers(array: Array, initial: int, out: Any) -> SumResult:
             return segment_sum(
-                array, segment_ids, offsets=offsets, num_segments=size, strategy=strategy,
+                array, segment_ids, offsets=offsets, num_segments=num_segments, strategy=strategy,
                 initial=initial, out=out, device=device, timing=timing, sorted=is_sorted,
             )  # fmt: skip
 
         return timedeltas.add(array, dtype, initial, out, add_integers)
     call = Arguments(name, dtype, device=device, timing=timing)
     grouping = _host.ALL if is_lesson else groups.kind
-    plan = resolve(call, registry.STRATEGIES[name], array.dtype, grouping)
+    plan = resolve(call, chosen, array.dtype, grouping)
     segments = groups.checked(array)
     if plan.on_host:
         outcome = run_host.add_by_segment(plan, array, segments)
@@ -179,20 +166,18 @@ def digits_of(
 ) -> Any:  # fmt: skip
     """The digits of exact sums by segment, along a last axis, where the values lie."""
     start = time.perf_counter()
-    check_one_of(segment_ids, offsets)
+    groups = Segments.of(segment_ids, offsets, num_segments)._replace(as_digits=True)
     if segment_ids is not None and num_segments is None:
         raise TypeError(
             "segment_digits with segment_ids needs num_segments, so that all digits that are "
             "added have the same segments"
         )
-    size = None if num_segments is None else whole("num_segments", num_segments, 0, MOST_SEGMENTS)
-    groups = Segments(segment_ids, offsets, size, as_digits=True)
     if arrays.lies_on_a_gpu(values) or arrays.lies_on_a_gpu(groups.numbers):
         call = Arguments("exact", None, device=device, stream=stream, timing=False)
         return segments_on_device.add_gpu(call, "exact", values, groups, start).value
     digits.check_place(device, stream)
     array = arrays.as_array(values).view()
-    _check_dimensions(array)
+    check_rows(array.ndim)
     dtypes.convert(array.dtype, None)  # raises if the dtype cannot be summed
     segments = groups.checked(array)
     result = digits.kind_of(array.dtype)
@@ -202,32 +187,3 @@ def digits_of(
     run_host.store_by_segment(words, array, segments, result, ((), ()))
     digits.set_counts(words, counts.reshape(-1, *(1,) * (array.ndim - 1)))
     return words
-
-
-# --- the arguments -----------------------------------------------------------------------------
-
-
-def _strategy_name(strategy: object) -> str:
-    """The strategy's name. The error for an unknown one lists those for sums by segment."""
-    if isinstance(strategy, str) and not registry.is_known(strategy):
-        names = (*STRATEGIES, *LESSONS)
-        listed = f"{', '.join(names)} for sums by segment"
-        raise ValueError(no_such("strategy", strategy, names, listed))
-    return registry.find(strategy).name
-
-
-def check_one_of(segment_ids: object, offsets: object) -> None:
-    if (segment_ids is None) == (offsets is None):
-        how = "neither" if segment_ids is None else "both"
-        raise TypeError(f"pass either segment_ids or offsets, not {how}")
-
-
-def check_arguments(array: Array, ids: object, offsets: object) -> None:
-    """Raises unless one of ids and offsets is given, and values has 1 or 2 dimensions."""
-    check_one_of(ids, offsets)
-    _check_dimensions(array)
-
-
-def _check_dimensions(array: Array) -> None:
-    if array.ndim not in (1, 2):
-        raise ValueError(f"values must have 1 or 2 dimensions, (n,) or (n, d), not {array.ndim}")

@@ -21,7 +21,7 @@ from gpureduce.core import (
     registry,
 )
 from gpureduce.core.dtypes import Array
-from gpureduce.core.groups import Segments
+from gpureduce.core.groups import Segments, check_rows
 from gpureduce.core.plan import Arguments, Plan
 from gpureduce.core.results import Outcome, SumResult
 
@@ -186,8 +186,7 @@ def add_gpu(call: Arguments, name: str, values: Any, groups: Segments, start: fl
         )
     of = device_results.OnGpu.of(call, values, beside=groups.name)
     shape, kind = of.view.shape, of.view.kind
-    if len(shape) not in (1, 2):
-        raise ValueError(f"values must have 1 or 2 dimensions, (n,) or (n, d), not {len(shape)}")
+    check_rows(len(shape))
     wanted = digits.dtype_for(kind) if groups.as_digits else call.dtype
     grouping = _host.AXES if groups.as_digits else groups.kind
     conversion, result = device_results.conversion_of(*of.element, wanted, name != "fast", grouping)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpureduce.core import arrays, dtypes, groups, segments
-from gpureduce.core.checks import finite, whole
+from gpureduce.core.checks import finite
 from gpureduce.core.dtypes import Array
 from gpureduce.core.moments import (
     DEVIATION,
@@ -222,11 +222,11 @@ class Rows:
         mask: Array | None = None,
     ) -> None:  # fmt: skip
         """`mask`: which values count. All other values must be 0."""
-        segments.check_arguments(arrays.as_array(values), ids, offsets)
+        given = groups.Segments.of(ids, offsets, size)
+        groups.check_rows(arrays.as_array(values).ndim)
         self.call = Call(values, 0, False, True if mask is None else mask)
         self.array = self.call.array
-        count = None if size is None else whole("num_segments", size, 0, groups.MOST_SEGMENTS)
-        self.segments = groups.Segments(ids, offsets, count).checked(self.array)
+        self.segments = given.checked(self.array)
         self.warns = self.segments.sizes is None  # not for groups of frames
         self.dtype: Any = dtype
 

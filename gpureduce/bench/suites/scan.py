@@ -25,13 +25,14 @@ from gpureduce.bench.contenders.places import Place, close_to_first, place_of
 from gpureduce.bench.render import US, of, ratio
 from gpureduce.bench.runner import Contender, Row
 from gpureduce.bench.suites import axis as by_axis
-from gpureduce.core import arrays
-from gpureduce.core.cumsum import LESSONS, cumsum
+from gpureduce.core import arrays, registry
+from gpureduce.core.cumsum import cumsum
 from gpureduce.core.dtypes import Array, named
 from gpureduce.lazy_import import load_other
 
 _DTYPES = ("float32", "float64")
 _WINDOWS = (3, 100, 10_000)
+LESSONS = registry.lessons("scan")
 COPY, CUB = "copy", "CUB DeviceScan"
 ONE_THREAD, TWO_THREADS = "exact, 1 thread", "exact, 2 threads"
 _THREADS = "GPUREDUCE_THREADS"  # each call reads it
