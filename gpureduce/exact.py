@@ -480,16 +480,12 @@ def norm(x: npt.ArrayLike, ord: float = 2, axis: Axis = None, keepdims: bool = F
         return _largest(x, axis, keepdims)
     call = Call(x, axis, keepdims, True)
     part = dtypes.part_of(call.result(None))
-    n = call.counts()
-    if ord == 2:
-        squares = [one for each in call.parts() for one in call.of(SQUARE, each)]
-        one = np.ones_like(n)
-        return call.stored(results(Finish(RATIO, root=True), squares, (), one, part), None)
-    if ord == 1 and not call.is_complex:
-        sums = call.of(MAGNITUDE)
-        return call.stored(results(Finish(RATIO), sums, (), np.ones_like(n), part), None)
-    if ord == 1:
+    if ord == 1 and call.is_complex:
         raise TypeError("the norm of order 1 of complex numbers is a sum of roots: use ord=2")
+    if ord != np.inf:
+        how, n = _NORM[int(ord)], np.ones_like(call.counts())
+        sums = [one for each in call.parts() for one in call.of(how.first, each)]
+        return call.stored(results(Finish(RATIO, how.root), sums, (), n, part), None)
     sizes = np.abs(call.array.astype(part)) if not call.is_complex else norm(
         np.stack(call.parts(), axis=-1), axis=-1)  # fmt: skip
     return dtypes.quietly(np.max, sizes, axis=call.axes, keepdims=keepdims, initial=0)

@@ -130,7 +130,10 @@ class Accumulator:
         return self
 
     def subtract(
-        self, array: npt.ArrayLike, stream: object = None, device: str | None = None
+        self,
+        array: Accumulator | npt.ArrayLike,
+        stream: object = None,
+        device: str | None = None,
     ) -> Accumulator:
         """Take the elements of an array away, which were added before; ``acc -= array``, too.
 
@@ -220,15 +223,10 @@ class Accumulator:
         return self.add(other)
 
     def __isub__(self, other: Accumulator | npt.ArrayLike) -> Accumulator:
-        if isinstance(other, Accumulator):
-            self._merge(other, away=True)
-            return self
         return self.subtract(other)
 
     def __sub__(self, other: Accumulator | npt.ArrayLike) -> Accumulator:
-        made = self.copy()
-        made -= other
-        return made
+        return self.copy().subtract(other)
 
     def __add__(self, other: Accumulator | npt.ArrayLike) -> Accumulator:
         made = self.copy()

@@ -104,7 +104,7 @@ def cumsum(
     plan = resolve(call, chosen, array.dtype, _host.AXES)
     if is_lesson:
         dtype, dims = plan.conversion.result, 1 if axis is None else array.ndim
-        running_on_device.check_lesson(plan.strategy, dtype, dims, plan.grid)
+        running_on_device.check_lesson(plan.strategy, dtype, dims)
     made = running.entries_of(array, axis, dtype, out, reverse, include_initial)
     if plan.on_host:
         ms = _on_host(plan.strategy.name, made)

@@ -20,6 +20,7 @@ from gpureduce.core.checks import shown
 from gpureduce.core.devices import choose_device, module_of
 from gpureduce.core.dtypes import Array
 from gpureduce.core.plan import Arguments, Plan
+from gpureduce.core.registry import Strategy
 from gpureduce.core.results import SumResult, Timing, launched, ran_on
 from gpureduce.core.schedule import current
 from gpureduce.lazy_import import load_other
@@ -296,8 +297,8 @@ def send(
 ) -> tuple[int, dict[str, Any], Any]:
     """Adds up host arrays, which are copied to the device; `other` is a mask, ids or offsets.
 
-    `conversion` replaces the plan's. Returns the number of the strategy that ran, the fields of
-    the timing, and the fault in the ids or offsets.
+    Stores the results in `sums`. `conversion` replaces the plan's. Returns the number of the
+    strategy that ran, the fields of the timing, and the fault in the ids or offsets.
     """
     schedule, device = current(), choose_device(plan.device, or_cpu=True)
     module = module_of(device, traced=schedule.traced)
@@ -306,10 +307,22 @@ def send(
         module, element_of(values.dtype), by, dtypes.load_of(by.result), plan.timed, initial, how,
     )  # fmt: skip
     place = device.index, schedule.number, schedule.seed
-    ran, *launch, ms, problem = module.run(request, values, other, sums, *place)
+    into = sums  # C writes to contiguous arrays only
+    if not (sums.flags.c_contiguous and sums.flags.aligned):
+        into = np.empty(sums.shape, sums.dtype)
+    ran, *launch, ms, problem = module.run(request, values, other, into, *place)
+    if into is not sums and problem is None:
+        sums[...] = into
     h2d, kernel, d2h = ms or (0.0, 0.0, 0.0)
     times = {"h2d_ms": h2d, "kernel_ms": kernel, "d2h_ms": d2h, "finish": finish_of(launch[2])}
     return ran, ran_on(device, **times, **launched(*launch)), problem
+
+
+def of_lesson(chosen: Strategy, block: int, grid: int) -> dict[str, Any]:
+    """The part of C's request for a lesson's kernel."""
+    if grid and not chosen.traits & _host.MANY:
+        raise ValueError(f"{chosen.name} chooses its grid from the array's size: leave grid out")
+    return {"strategy": chosen.index, "block": block, "grid": grid}
 
 
 def element_of(dtype: np.dtype[Any]) -> tuple[str, int]:

@@ -72,13 +72,13 @@ def add_gpu(
         how["ranges"] = OFFSETS
     if is_lesson:
         sizes = launch_sizes(call.block, call.grid)
-        check_lesson(chosen, conversion.result, len(shape), sizes[1])
+        check_lesson(chosen, conversion.result, len(shape))
         if how["running"] != _RUNNING:
             raise ValueError(
                 f"{chosen.name} does not support reverse and include_initial on a GPU: leave them "
                 "out"
             )
-        how |= of_lesson(chosen, *sizes)
+        how |= device_results.of_lesson(chosen, *sizes)
     request, entries = of.request(conversion, name, how), of.array(shape, name, out)
     found = of.module.run(request, of.view, offsets, entries)
     ran = chosen.name if is_lesson else "exact" if conversion.exactly else _OURS
@@ -96,19 +96,14 @@ def add_host(plan: Plan, made: Entries) -> Outcome:
     if plan.strategy.kind == "scan":
         name = plan.strategy.name
         values, conversion = lesson_elements(made.array, into.dtype)
-        how |= of_lesson(plan.strategy, plan.block, plan.grid)
+        how |= device_results.of_lesson(plan.strategy, plan.block, plan.grid)
     else:
         values = arrays.without_gaps(made.array, conversion.elements or made.array.dtype)
-    entries = into
-    if not (into.flags.c_contiguous and into.flags.aligned):
-        entries = np.empty(into.shape, into.dtype)
-    _, fields, _ = device_results.send(plan, values, None, entries, 0, how, conversion)
-    if entries is not into:
-        into[...] = entries
+    _, fields, _ = device_results.send(plan, values, None, into, 0, how, conversion)
     return Outcome(made.all, fields | {"strategy": name})
 
 
-def check_lesson(chosen: registry.Strategy, result: np.dtype[Any], dims: int, grid: int) -> None:
+def check_lesson(chosen: registry.Strategy, result: np.dtype[Any], dims: int) -> None:
     """Raises if a kernel of kernels/scan cannot make these running sums."""
     if result.name not in chosen.dtypes:
         raise TypeError(f"{chosen.name} takes {', '.join(chosen.dtypes)}, not {result}")
@@ -116,8 +111,6 @@ def check_lesson(chosen: registry.Strategy, result: np.dtype[Any], dims: int, gr
         raise ValueError(
             f"{chosen.name} takes one-dimensional arrays only: leave axis out, or use auto"
         )
-    if grid and not chosen.traits & _host.MANY:
-        raise ValueError(f"{chosen.name} chooses its grid from the array's size: leave grid out")
 
 
 def lesson_elements(array: Array, result: np.dtype[Any]) -> tuple[Array, dtypes.Conversion]:
@@ -126,18 +119,13 @@ def lesson_elements(array: Array, result: np.dtype[Any]) -> tuple[Array, dtypes.
     return dtypes.quietly(array.astype, result), how
 
 
-def of_lesson(chosen: registry.Strategy, block: int, grid: int) -> dict[str, Any]:
-    """The part of C's request for a kernel of kernels/scan, without the axis."""
-    return {"strategy": chosen.index, "block": block, "grid": grid}
-
-
 def arguments_of_run(
     module: Any, chosen: registry.Strategy, array: Array, result: np.dtype[Any], block: int,
     grid: int,
 ) -> tuple[Any, ...]:  # fmt: skip
     """The arguments of a module's run(); the last one is an array for the entries."""
     values, conversion = lesson_elements(array, result)
-    how = {"axes": 1, "running": _RUNNING} | of_lesson(chosen, block, grid)
+    how = {"axes": 1, "running": _RUNNING} | device_results.of_lesson(chosen, block, grid)
     request = device_results.request_of(
         module, device_results.element_of(values.dtype), conversion,
         dtypes.load_of(conversion.result), False, 0, how,

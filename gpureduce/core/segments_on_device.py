@@ -68,15 +68,10 @@ def add_host(plan: Plan, array: Array, groups: Segments, sums: Array) -> Outcome
         values = arrays.without_gaps(array, conversion.elements or array.dtype)
         index = arrays.without_gaps(groups.numbers, groups.numbers.dtype)
         how = _how(groups._replace(check=True))
-    into = (
-        sums if sums.flags.c_contiguous and sums.flags.aligned else np.empty_like(sums, order="C")
-    )
     initial = 0 if groups.initial is None else groups.initial
-    _, fields, problem = device_results.send(plan, values, index, into, initial, how)
+    _, fields, problem = device_results.send(plan, values, index, sums, initial, how)
     if problem is not None:
         raise groups.wrong(len(values), problem)
-    if into is not sums:
-        sums[...] = into
     return Outcome(sums, fields | {"strategy": name, "finish": "single"})
 
 
@@ -101,10 +96,7 @@ def _checked_keys(name: str, groups: Segments) -> Array:
 def _of_lesson(
     chosen: registry.Strategy, groups: Segments, launch: tuple[int, int]
 ) -> dict[str, Any]:
-    block, grid = launch
-    if grid and not chosen.traits & _host.MANY:
-        raise ValueError(f"{chosen.name} chooses its grid from the array's size: leave grid out")
-    which = {"strategy": chosen.index, "block": block, "grid": grid}
+    which = device_results.of_lesson(chosen, *launch)
     return {"segments": groups.size, "check": True, **which}
 
 

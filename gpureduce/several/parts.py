@@ -24,14 +24,13 @@ from gpureduce.core import (
     dtypes,
     exact,
     gpu_arrays,
-    on_several,
     registry,
     run_host,
 )
 from gpureduce.core.checks import listed, named_keywords, shown
 from gpureduce.core.dtypes import Conversion, rounded_later, sum_in_order
 from gpureduce.core.plan import Arguments, resolve, strategy_of
-from gpureduce.core.results import SumResult, Timing, launched, ran_on, timing_of
+from gpureduce.core.results import SumResult, Timing, launched, timing_of
 from gpureduce.errors import naming
 from gpureduce.several import parts_along_axes
 
@@ -207,7 +206,8 @@ def _sum(
     own = [_OnGpu(*row) for row in found[2]] if found else []
     if found:
         sums.insert(0, _on_gpus(own, found[0], found[1], on_gpu.index(True), call.dtype))
-    value = _merged(sums, _check_dtypes(sums))
+    parts_along_axes.check_dtypes([(part.number, part.dtype) for part in sums])
+    value = _merged(sums, sums[0].conversion.result)
     if not call.timing:
         return SumResult(value, None)
     return SumResult(value, _timing(strategy, sums, own, module, host_ms, start))
@@ -279,12 +279,6 @@ def _added(conversion: Conversion, bits: list[bytes]) -> bytes:
     return functools.reduce(lambda a, b: dtypes.quietly(np.add, a, b), totals).tobytes()
 
 
-def _check_dtypes(sums: list[_Part]) -> np.dtype[Any]:
-    """The dtype of the sum."""
-    parts_along_axes.check_dtypes([(part.number, part.dtype) for part in sums])
-    return sums[0].conversion.result
-
-
 def _merged(sums: list[_Part], result: np.dtype[Any]) -> Any:
     total = sums[0].total
     if total is None:
@@ -311,19 +305,6 @@ class _Elapsed:
         return max(self._host_ms, *kernel.values()), max(back.values())
 
 
-@functools.lru_cache(256)
-def _places(backend: str, used: tuple[int, ...], on_host: bool) -> dict[str, Any]:
-    """The fields of a timing that such sums have in common."""
-    found: list[devices.Device | None] = [None] if on_host else []
-    found += [devices.choose_device(f"{backend}:{index}") for index in used]
-    clock = "perf_counter" if not used else "emulator" if backend == "emulator" else "cuda_event"
-    where = "+".join(["cpu"] * on_host + [backend] * bool(used))
-    peaks = [one.peak_gb_s if one else None for one in found]
-    peak = sum(peak for peak in peaks if peak) if all(peaks) else None
-    names = on_several.names_of(found)
-    return ran_on(None, source=clock, backend=where, device=names, peak_gb_s=peak)
-
-
 def _timing(
     strategy: registry.Strategy, sums: list[_Part], own: list[_OnGpu],
     module: ModuleType | None, host_ms: float, start: float,
@@ -334,7 +315,7 @@ def _timing(
         ran.insert(0, "exact" if sums[0].total else "numpy" if strategy.name == "numpy" else "cpu")
     backend = cast(ModuleType, module).BACKEND if own else ""
     used = tuple(dict.fromkeys(part.device for part in own))
-    fields = _places(backend, used, on_host) | {
+    fields = parts_along_axes.places(backend, used, on_host) | {
         "strategy": "+".join(dict.fromkeys(ran)),
         "dtype": sums[0].dtype,
         "finish": registry.FINISHES[own[0].finish - 1] if own else strategy.finishes[0],

@@ -8,6 +8,8 @@ they are rounded: each part becomes digits where it lies, and the host adds thes
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import math
 import time
 from collections.abc import Callable, Iterable
@@ -28,7 +30,7 @@ from gpureduce.core import (
 )
 from gpureduce.core.arrays import as_array, lies_on_a_gpu
 from gpureduce.core.checks import shown, whole
-from gpureduce.core.device_results import root_of
+from gpureduce.core.device_results import namespace_of, root_of
 from gpureduce.core.dtypes import sum_in_order
 from gpureduce.core.plan import Arguments
 from gpureduce.core.results import SumResult, ran_on, timing_of
@@ -160,19 +162,27 @@ def _in_host_memory(words: Any) -> digits.Words:
     return cast(device_array.DeviceArray, words).to_numpy()
 
 
+@functools.lru_cache(256)
+def places(backend: str, used: tuple[int, ...], on_host: bool) -> dict[str, Any]:
+    """The fields of a timing that sums on such devices have in common."""
+    found: list[devices.Device | None] = [None] if on_host else []
+    found += [devices.choose_device(f"{backend}:{index}") for index in used]
+    clock = "perf_counter" if not used else "emulator" if backend == "emulator" else "cuda_event"
+    where = "+".join(["cpu"] * on_host + [backend] * bool(used))
+    peaks = [one.peak_gb_s if one else None for one in found]
+    peak = sum(peak for peak in peaks if peak) if all(peaks) else None
+    names = on_several.names_of(found)
+    return ran_on(None, source=clock, backend=where, device=names, peak_gb_s=peak)
+
+
 def _places(call: Arguments, found: list[Any]) -> dict[str, Any]:
-    """Where the digits were made."""
-    places = [None if isinstance(words, np.ndarray) else words.device for words in found]
-    if not any(place is not None for place in places):
-        return ran_on(None)
-    backend = cast(ModuleType, gpu_arrays.module_for(call.device)).BACKEND
-    used: dict[devices.Device | None, None] = {}
-    for place in places:  # torch's has an index, CuPy's an id, and a DeviceArray's is a number
-        number = getattr(place, "index", getattr(place, "id", place))
-        used[None if place is None else devices.choose_device(f"{backend}:{number}")] = None
-    clock = "emulator" if backend == "emulator" else "perf_counter"
-    where = f"cpu+{backend}" if None in used else backend
-    return ran_on(None, source=clock, backend=where, device=on_several.names_of(list(used)))
+    """Where the digits were made. The processor's clock measures GPUs, too."""
+    own = [words.device for words in found if not isinstance(words, np.ndarray)]
+    # PyTorch's device has an index, CuPy's an id, and a DeviceArray's is a number.
+    used = tuple(dict.fromkeys(getattr(one, "index", getattr(one, "id", one)) for one in own))
+    backend = cast(ModuleType, gpu_arrays.module_for(call.device)).BACKEND if used else ""
+    fields = places(backend, used, len(own) < len(found)) | {"peak_gb_s": None}
+    return fields if backend == "emulator" else fields | {"source": "perf_counter"}
 
 
 def _rows(call: Arguments, number: int, part: Any, how: Cut) -> SumResult:
@@ -201,13 +211,9 @@ def _on_first_device(values: list[Any]) -> list[Any]:
 
 
 def _concatenated(values: list[Any], at: int) -> Any:
-    library = load_other({"torch": "torch", "cupy": "cupy"}.get(root_of(type(values[0])), "numpy"))
-    if library.__name__ == "cupy":
-        with values[0].device:
-            return library.concatenate(values, at)
-    return (
-        library.cat(values, at) if library.__name__ == "torch" else library.concatenate(values, at)
-    )
+    library = namespace_of(type(values[0])) or np
+    with values[0].device if library.__name__ == "cupy" else contextlib.nullcontext():
+        return library.concatenate(values, at)
 
 
 def _of_all(call: Arguments, parts: tuple[Any, ...], how: Cut, add_whole: Whole) -> SumResult:
