@@ -61,7 +61,6 @@ from gpureduce.core.statistics import (
     of_segments,
     products_of,
     terms_of,
-    weights_of,
 )
 
 __all__ = [
@@ -222,7 +221,8 @@ def average(
         scale = n.astype(np.result_type(found)) if n.ndim else np.result_type(found).type(n[()])
         return (found, scale) if returned else found
     call = Call(a, axis, keepdims, True)
-    w = weights_of(call, axis, Call(weights, None, False, True).array)
+    w = Call(weights, None, False, True).array
+    w = axis_on_device.spread_weights(w, call.array.shape, axis)
     if call.is_complex or w.dtype.kind == "c":
         raise TypeError(_AVERAGES_ARE_REAL)
     both = np.result_type(call.array.dtype, w.dtype, np.float64 if (
@@ -246,6 +246,8 @@ def _average_gpu(a: Any, axis: Axis, weights: Any, returned: bool, keepdims: boo
         axes = groups.reduced_axes(axis, len(shape))
         n = math.prod(shape[i] for i in axes)
         return found, axis_on_device.library_of(found).full_like(found, n)
+    if not arrays.lies_on_a_gpu(weights):
+        raise ValueError("weights must lie on the array's GPU: copy them there")
     weights = axis_on_device.spread_weights(weights, shape, axis)
     if any("complex" in str(getattr(one, "dtype", "")) for one in (a, weights)):
         raise TypeError(_AVERAGES_ARE_REAL)

@@ -329,15 +329,14 @@ def spread_weights(weights: Any, shape: tuple[int, ...], axis: Any) -> Any:
     if own == shape:
         return weights
     given = axes if axis is None else [i % len(shape) for i in np.atleast_1d(axis).tolist()]
-    if not arrays.lies_on_a_gpu(weights) or own != tuple(shape[i] for i in given):
+    if own != tuple(shape[i] for i in given):
         raise ValueError(
-            f"weights has the shape {own}: it must be on the same GPU and have the array's shape, "
-            f"{shape}, or the shape of the axes {tuple(given)}"
+            f"weights has the shape {own}: it must lie where the array lies and have the array's "
+            f"shape, {shape}, or the shape of the axes {tuple(given)}"
         )
-    order = tuple(sorted(range(len(given)), key=given.__getitem__))
-    if order != tuple(range(len(order))):
-        module = gpu_arrays.needed_module(weights, None)
-        weights = device_results.library_of(type(weights), module).transpose(weights, order)
+    ranks = tuple(sorted(given).index(i) for i in given)
+    if ranks != tuple(range(len(ranks))):
+        weights = library_of(weights).moveaxis(weights, tuple(range(len(ranks))), ranks)
     weights = weights.reshape(tuple(n if i in axes else 1 for i, n in enumerate(shape)))
     return broadcast(weights, shape, "weights")
 

@@ -88,7 +88,7 @@ LIBRARIES = {
 }
 
 
-_NAMESPACES = {"torch": "torch", "cupy": "cupy", "jaxlib": "jax.numpy"}
+_NAMESPACES = {"numpy": "numpy", "torch": "torch", "cupy": "cupy", "jaxlib": "jax.numpy"}
 
 
 def root_of(kind: type) -> str:

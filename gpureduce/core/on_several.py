@@ -88,21 +88,18 @@ class _Job:
 
     def __init__(self, plan: Plan, flat: Array, members: list[_Member]) -> None:
         self.plan, self.flat, self.members = plan, flat, members
-        self.by_host = by_processors(plan)
         self.any_order = _is_any_order(plan)
         self.values: list[tuple[int, Any]] = []
         self.failed: tuple[_Member, BaseException] | None = None
         self.stopped = False
         self._lock = threading.Lock()
         each = -(-flat.size // len(members))
-        self._first: list[
-            tuple[int, int] | None
-        ] = []  # first slab of each device, so that each thread has work
         # [first, end] of the elements not yet taken: one range for all devices, or one for each.
         self._left = [[0, flat.size]] if self.any_order else [
             [min(i * each, flat.size), min((i + 1) * each, flat.size)] for i in range(len(members))
         ]  # fmt: skip
-        self._first = [self._next(number) for number in range(len(members))]
+        # The first slab of each device, so that each thread has work.
+        self._first: list[tuple[int, int] | None] = [self._next(i) for i in range(len(members))]
 
     def work(self, number: int) -> None:
         """Adds up slabs until none is left: the body of each thread."""
@@ -110,19 +107,19 @@ class _Job:
         try:
             while (slab := self._take(number)) is not None:
                 start = time.perf_counter()
-                self._add(member, *slab)
+                self.add(member, self.flat[slab[0] : slab[1]], slab[0])
                 self._note_rate(member, slab, time.perf_counter() - start)
         except BaseException as error:
             self.stopped = True
             if self.failed is None or isinstance(self.failed[1], Exception):
                 self.failed = member, error
 
-    def add_alone(self, part: Array) -> None:
-        """Adds up a first part on the processors, before the threads start."""
-        outcome = run_host.add(self.by_host, part, self.members[0].total)
-        self.members[0].outcomes.append(outcome)
-        if self.members[0].total is None:
-            self.values.append((-1, outcome.value))
+    def add(self, member: _Member, part: Array, first: int) -> None:
+        """Adds up a part, whose values are joined in the order of `first`."""
+        outcome = _by_one(self.plan, part, member.device, member.total)
+        member.outcomes.append(outcome)
+        if member.total is None:
+            self.values.append((first, outcome.value))
 
     def _take(self, number: int) -> tuple[int, int] | None:
         with self._lock:
@@ -152,16 +149,6 @@ class _Job:
         share = own / sum(rate or own for rate in rates)
         size = min(max(int(left * share * _PART_OF_SHARE), least), most)
         return size if left - size >= least else min(left, most)
-
-    def _add(self, member: _Member, first: int, end: int) -> None:
-        part = self.flat[first:end]
-        if member.device:
-            outcome = on_device.add(self.plan, part, member.device, member.total)
-        else:
-            outcome = run_host.add(self.by_host, part, member.total)
-        member.outcomes.append(outcome)
-        if member.total is None:
-            self.values.append((first, outcome.value))
 
     def _note_rate(self, member: _Member, slab: tuple[int, int], seconds: float) -> None:
         nbytes = (slab[1] - slab[0]) * self.flat.itemsize
@@ -239,7 +226,7 @@ def add(
         return _by_one(plan, array, None, into)
     wide = replace(plan, conversion=rounded_later(plan.conversion))
     job = _Job(wide, flat[alone:], members)
-    alone_s = _seconds(lambda: job.add_alone(flat[:alone])) if alone else 0
+    alone_s = _seconds(lambda: job.add(members[0], flat[:alone], -1)) if alone else 0
     together_s = _seconds(lambda: _run(job))
     if alone:
         quicker = alone / alone_s * _GAIN > job.flat.size / together_s
@@ -273,12 +260,8 @@ def _by_one(
 ) -> Outcome:
     if device:
         return on_device.add(plan, array, device, into)
-    return run_host.add(by_processors(plan), array, into)
-
-
-def by_processors(plan: Plan) -> Plan:
-    """The same sum by the processors."""
-    return plan.by("exact" if plan.strategy.kind == "everywhere" else "cpu")
+    on_host = plan.by("exact" if plan.strategy.kind == "everywhere" else "cpu")
+    return run_host.add(on_host, array, into)
 
 
 def names_of(found: Sequence[devices.Device | None]) -> str:

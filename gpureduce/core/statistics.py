@@ -150,20 +150,6 @@ def _whole_beside(pieces: list[Array], other: list[Array], whole: Array) -> list
     ]
 
 
-def weights_of(call: Call, axis: Axis, w: Array) -> Array:
-    if w.shape == call.array.shape:
-        return w
-    given = call.axes if axis is None else axis if isinstance(axis, tuple) else (axis,)
-    if w.shape != tuple(call.array.shape[i] for i in given):
-        raise ValueError(
-            f"weights has the shape {w.shape}: it must have the array's shape, {call.array.shape}, "
-            f"or that of the axes, {given}"
-        )
-    w = w.transpose(np.argsort([range(call.array.ndim)[i] for i in given]))
-    shape = [n if i in call.axes else 1 for i, n in enumerate(call.array.shape)]
-    return np.broadcast_to(w.reshape(shape), call.array.shape)
-
-
 def _real(call: Call, dtype: npt.DTypeLike | None) -> np.dtype[Any]:
     if dtype is None:
         return dtypes.part_of(call.result(None))

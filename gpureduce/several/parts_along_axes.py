@@ -211,7 +211,7 @@ def _on_first_device(values: list[Any]) -> list[Any]:
 
 
 def _concatenated(values: list[Any], at: int) -> Any:
-    library = namespace_of(type(values[0])) or np
+    library = namespace_of(type(values[0]))
     with values[0].device if library.__name__ == "cupy" else contextlib.nullcontext():
         return library.concatenate(values, at)
 
