@@ -194,8 +194,15 @@ def rounded(words: Words, result: np.dtype[Any]) -> Array:
         raise TypeError(
             f"digits of {'complex' if parts == 2 else 'real'} sums cannot be rounded to {result}"
         )
-    found, words = np.empty(words.shape[:-1], result), np.require(words, requirements=["C", "A"])
-    _host.round_digits(words, load_of(result), parts, found.reshape(-1))
+    found = np.empty(words.shape[:-1], result)
+    if words.flags.c_contiguous and words.flags.aligned:
+        _host.round_digits(words, load_of(result), parts, found.reshape(-1))
+        return found
+    for where in arrays.parts(words.shape, found.ndim):  # in between, signals are handled
+        some = np.require(words[where], requirements=["C", "A"])
+        sums = np.empty(some.shape[:-1], result)
+        _host.round_digits(some, load_of(result), parts, sums.reshape(-1))
+        found[where] = sums
     return found
 
 

@@ -122,15 +122,19 @@ def segment_sum(
     array([11, 10, 19])
     """
     start = time.perf_counter()
-    chosen = registry.chosen(strategy, "keys", "segment sums")
-    name, is_lesson = chosen.name, chosen.kind == "keys"
+    on_a_gpu = arrays.lies_on_a_gpu(values) or arrays.lies_on_a_gpu(
+        offsets if segment_ids is None else segment_ids
+    )
+    array = np.empty(0) if on_a_gpu else arrays.as_array(values).view()  # user code may reshape it
     is_sorted = None if sorted is None else flag("sorted", sorted)
     how = initial, out, is_sorted, flag("check", check)
     groups = Segments.of(segment_ids, offsets, num_segments, *how)
-    if arrays.lies_on_a_gpu(values) or arrays.lies_on_a_gpu(groups.numbers):
+    if on_a_gpu:
+        name = registry.find(strategy).name
         call = Arguments(name, dtype, device=device, stream=stream, timing=timing)
         return segments_on_device.add_gpu(call, name, values, groups, start)
-    array = arrays.as_array(values).view()  # user code may reshape it
+    chosen = registry.chosen(strategy, "keys", "segment sums")
+    name, is_lesson = chosen.name, chosen.kind == "keys"
     if is_lesson and segment_ids is None:
         raise TypeError(f"{name} does not take offsets: pass segment_ids")
     check_rows(array.ndim)
