@@ -321,18 +321,16 @@ def moments(
     where: Any = True,
 ) -> MomentsResult:  # fmt: skip
     """The number of elements, their mean and their variance."""
-    found = _made(a, VAR, axis, None, None, keepdims, ddof, where=where)
-    if found is not None:
-        view: Any = a
-        axes = groups.reduced_axes(axis, len(view.shape))
-        n = math.prod(view.shape[i] for i in axes)
-        if where is not True:
-            n = _counted(axis_on_device.broadcast(where, view.shape, "where"), axis, keepdims)
-        return MomentsResult(n, mean(a, axis, keepdims=keepdims, where=where), found)
-    call = Call(a, axis, keepdims, where)
-    count = call.stored(call.counts().astype(np.int64), None)
-    found = _along(MEAN, a, axis, None, None, keepdims, where)
-    return MomentsResult(count, found, _along(VAR, a, axis, None, None, keepdims, where, ddof))
+    view: Any = a
+    if not arrays.lies_on_a_gpu(a):
+        call = Call(a, axis, keepdims, where)
+        n = call.stored(call.counts().astype(np.int64), None)
+    elif where is True:
+        n = math.prod(view.shape[i] for i in groups.reduced_axes(axis, len(view.shape)))
+    else:
+        n = _counted(axis_on_device.broadcast(where, view.shape, "where"), axis, keepdims)
+    mean = _along(MEAN, a, axis, None, None, keepdims, where)
+    return MomentsResult(n, mean, _along(VAR, a, axis, None, None, keepdims, where, ddof))
 
 
 def segment_sum(
