@@ -401,7 +401,7 @@ def nancumsum(
 ) -> Any:  # fmt: skip
     """The same, in which a nan counts as 0."""
     if arrays.lies_on_a_gpu(x):
-        numbers = axis_on_device.without_nans(x)
+        numbers = axis_on_device.library_of(x).where(axis_on_device.numbers_in(x), x, 0)
         found = running_on_device.cumsum(numbers, axis, dtype, out, reverse, include_initial)
         return device_results.awaited(found, type(x))
     return running.cumsum(x, axis, dtype, out, reverse, include_initial, skip_nan=True)

@@ -307,11 +307,6 @@ def compared(arr: Any, mask: Any) -> Any:
     return mask
 
 
-def without_nans(arr: Any) -> Any:
-    """The array with zeros in place of nans, on the same GPU."""
-    return library_of(arr).where(numbers_in(arr), arr, 0)
-
-
 def library_of(arr: Any) -> Any:
     """The module with the functions of an array's library."""
     found = device_results.namespace_of(type(arr))
@@ -413,9 +408,9 @@ def _plan_for(
     made: Made | None,
 ) -> _Plan | None:  # fmt: skip
     """The plan for arrays of a type; None if C cannot find the stream that uses them."""
-    module = gpu_arrays.module_for(None)
-    known = device_results.root_of(like) in device_results.LIBRARIES
-    if module is None or not known or not device_results.names_its_stream(like):
+    module, root = gpu_arrays.module_for(None), device_results.root_of(like)
+    names_its_stream = root == "cupy" or hasattr(like, "__dlpack_c_exchange_api__")
+    if module is None or root not in device_results.LIBRARIES or not names_its_stream:
         return None
     call, how = Arguments(strategy, dtype, timing=timing), Reduction(axis, keepdims)
     return _Plan(call, strategy_of(strategy), how, like, module, made=made)

@@ -134,10 +134,6 @@ def _then(first: float, second: float) -> float:
     return first + second + first * second
 
 
-def _ceil_log2(n: int) -> int:
-    return max(n - 1, 0).bit_length()
-
-
 def _share(n: int, threads: int) -> int:
     return -(-n // threads)
 
@@ -178,7 +174,7 @@ def _launch_depth(
         return n, 1
     depth = _loads(strategy, n, block, grid, per_pack)
     # Warp reductions run two trees of 32 lanes, zeros included; others have one step per halving.
-    depth += _WARPS_ADD if traits & _host.MANY else _ceil_log2(block)
+    depth += _WARPS_ADD if traits & _host.MANY else max(block - 1, 0).bit_length()
     if strategy.name == "one_cluster":
         return depth + 5, 1
     if traits & _host.CLUSTER:
@@ -216,7 +212,8 @@ def _device_factor(
         return in_any_order  # a library, an order that is not known, or an empty sum
     acc_bytes = dtypes.number_of(conversion.acc).itemsize
     pieces = timing.launches  # an upper bound: each piece has at least one launch
-    depth, outs = _launch_depth(strategy, n, block, grid, 16 // _load_bytes(conversion))
+    load_bytes = {_host.LOAD_F64: 8, _host.LOAD_F32: 4}.get(conversion.load, 2)
+    depth, outs = _launch_depth(strategy, n, block, grid, 16 // load_bytes)
     outs = _blocks_left(strategy, timing, outs, block)
     if timing.finish == "host" and outs > 1:
         load = _host.LOAD_F64 if acc_bytes == 8 else _host.LOAD_F32
@@ -233,12 +230,6 @@ def _device_factor(
         depth += step
     by_depth = _gamma(depth + pieces, unit)
     return by_depth if _flushes(strategy, timing, unit) else min(by_depth, in_any_order)
-
-
-def _load_bytes(conversion: dtypes.Conversion) -> int:
-    """The size in bytes of a float element as a kernel loads it."""
-    sizes = {_host.LOAD_F64: 8, _host.LOAD_F32: 4}
-    return sizes.get(conversion.load, 2)
 
 
 def _flushes(strategy: registry.Strategy, timing: Timing, unit: float) -> bool:

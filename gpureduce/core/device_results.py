@@ -128,11 +128,6 @@ def library_of(like: type, module: Any) -> Library:
     return made._replace(result=_jax) if root == "jaxlib" else made
 
 
-def names_its_stream(like: type) -> bool:
-    """Whether C can find the stream that uses arrays of this type."""
-    return root_of(like) == "cupy" or hasattr(like, "__dlpack_c_exchange_api__")
-
-
 def conversion_of(
     kind: str, nbytes: int, wanted: Any, exactly: bool, groups: int
 ) -> tuple[dtypes.Conversion, str]:

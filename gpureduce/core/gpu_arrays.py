@@ -201,13 +201,12 @@ def add(
     ):
         return None  # by_one_call() has found that it does not lie on a GPU
     if check is None and call.device is not None:
-        check = functools.partial(_check_device, call.device)
+
+        def check(kind: str, nbytes: int, index: int) -> None:
+            check_same_device(call.device, index)
+
     dtype = None if call.dtype is None else wanted(dtypes.named(call.dtype))
     return _sum(module, arr, dtype, launch_for(call), call.stream, call.timing, check)
-
-
-def _check_device(device: str, kind: str, nbytes: int, index: int) -> None:
-    check_same_device(device, index)
 
 
 @functools.lru_cache(256)

@@ -51,7 +51,8 @@ def entries_of(
     include_initial: object,
 ) -> Entries:  # fmt: skip
     """Checks the arguments, and makes the array of the entries."""
-    array, along = _along(array, axis)
+    along = 0 if axis is None else groups.one_axis(axis, array.ndim)
+    array = array.reshape(-1) if axis is None else array
     result = result_of(array.dtype, dtype)
     more = flag("include_initial", include_initial)
     shape = tuple(n + (more and i == along) for i, n in enumerate(array.shape))
@@ -102,13 +103,6 @@ def continued(array: Array, axis: int, result: np.dtype[Any], before: Array | No
     entries = np.empty(array.shape, result)
     store(array, axis, None, entries, before if before is not None and before.any() else None)
     return entries
-
-
-def _along(array: Array, axis: object) -> tuple[Array, int]:
-    """The array, flat if there is no axis, and its axis."""
-    if axis is None:
-        return array.reshape(-1), 0
-    return array, groups.one_axis(axis, array.ndim)
 
 
 def result_of(source: np.dtype[Any], dtype: npt.DTypeLike | None) -> np.dtype[Any]:
