@@ -115,7 +115,7 @@ def test_plain_floats_have_the_same_bits_in_every_order():
         (ValueError, "no strategy 'scan_wrap'.*scan_warp", {"strategy": "scan_wrap"}),
         (TypeError, "must be the name of a strategy, not 3", {"strategy": 3}),
         (ValueError, "one-dimensional arrays only: leave axis out", {"axis": 1}),
-        (ValueError, "chooses its grid from the array's size", {"grid": 3}),
+        (ValueError, "chooses its grid from the array's size", {"grid": 3, "out": None}),
         (TypeError, "scan_warp takes int32, .*, not float16", {"dtype": "float16"}),
         (TypeError, "cannot add complex", {"dtype": "complex64"}),
         (ValueError, "is a GPU kernel", {"device": "cpu"}),
