@@ -115,6 +115,11 @@ def show_json(what: object) -> None:
     print(json.dumps(plain(what), indent=1, allow_nan=False))
 
 
+def show(what: object, words: object, as_json: bool) -> None:
+    """Prints values as JSON, or words."""
+    show_json(what) if as_json else print(words)
+
+
 def number(value: float | None, form: str = ".3f") -> str:
     """A number as text; empty for None."""
     return "" if value is None else format(value, form)

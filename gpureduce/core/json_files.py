@@ -45,6 +45,12 @@ def read(path: Path) -> Any:
             raise ValueError(f"it is not JSON: {error}") from error
 
 
+@functools.cache
+def packaged(name: str) -> Any:
+    """The JSON of a file that setup.py writes into the package."""
+    return json.loads((Path(__file__).parents[1] / name).read_text("utf-8"))
+
+
 def read_record(path: Path, kind: str, schema: int = 1, **kinds: Any) -> dict[str, Any]:
     """Reads a record of this kind and schema. Checks the types of the fields in `kinds`."""
     found = read(path)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import functools
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpureduce.core import registry
+from gpureduce.core import json_files, registry
 
 
-@functools.cache
 def files() -> dict[str, list[str]]:
     """The lines of every file in csrc/kernels, by its path."""
-    path = Path(__file__).parents[1] / "_kernels.json"
-    texts: dict[str, list[str]] = json.loads(path.read_text())
+    texts: dict[str, list[str]] = json_files.packaged("_kernels.json")
     return texts
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -91,9 +92,14 @@ class Counted:
         return _share(self.conflicts, self._of(*instructions))
 
     @property
+    def sectors(self) -> int:
+        """Sectors of global memory that loads and stores access."""
+        return self._of("global_load_sectors", "global_store_sectors")
+
+    @property
     def bytes_moved(self) -> int:
-        """Bytes of the global memory sectors that loads and stores access."""
-        return _SECTOR_BYTES * self._of("global_load_sectors", "global_store_sectors")
+        """Bytes of these sectors."""
+        return _SECTOR_BYTES * self.sectors
 
     @property
     def bytes_used(self) -> int:
@@ -106,7 +112,8 @@ class Counted:
         return _share(self.bytes_used, self.bytes_moved)
 
 
-def split(counts: dict[str, int]) -> dict[str, dict[str, int]]:
+def split(numbers: Sequence[int]) -> dict[str, dict[str, int]]:
+    counts = dict(zip(NAMES, numbers, strict=True))
     return {
         "counters": {name: counts[name] for name in COUNTERS},
         "details": {name: counts[name] for name in DETAILS},
@@ -188,11 +195,7 @@ class Contention:
 
 @dataclass(frozen=True)
 class StrategyCounts(Counted):
-    """The counts of all launches of one sum by one strategy.
-
-    `counters`, `lines` and `steps` are of the first launch, the one over the input. `contention` is
-    of sums by segment: that of ``"global"`` and of ``"shared"`` memory.
-    """
+    """The base of `explain.Explanation`: its data, without its texts and pictures."""
 
     strategy: str = ""
     lesson: str = ""
@@ -202,21 +205,22 @@ class StrategyCounts(Counted):
     kernels: tuple[KernelCounts, ...] = field(default=(), repr=False)
     contention: dict[str, Contention] = field(default_factory=dict)
     segments: int = 0
+    shape: tuple[int, int] | None = None
+    axis: int | None = None
 
     @property
     def size(self) -> str:
         """The size of the input as text: a number of elements, or rows and columns."""
-        shape, axis = getattr(self, "shape", None), getattr(self, "axis", None)
         if self.contention:
             return f"n = {self.n:,} by {self.segments:,} keys:"
-        if shape is None:
+        if self.shape is None:
             return f"n = {self.n:,}"
-        return f"{shape[0]:,} rows of {shape[1]:,} columns along axis {axis}:"
+        return f"{self.shape[0]:,} rows of {self.shape[1]:,} columns along axis {self.axis}:"
 
     @property
     def counted(self) -> str:
         """Which launches are counted, in words."""
-        return "all launches" if getattr(self, "shape", None) is None else "the first launch"
+        return "all launches" if self.shape is None else "the first launch"
 
     @property
     def block(self) -> int:

@@ -6,6 +6,7 @@ accessed words and sectors, and barriers.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -27,7 +28,7 @@ class Explanation(StrategyCounts):
     """The counts of a strategy's kernels; see `explain`.
 
     `shape` and `axis` are those of a sum along an axis, and None for a whole sum. `segments` and
-    `contention` are those of a sum by segment.
+    `contention`, by ``"global"`` and ``"shared"`` memory, are those of a sum by segment.
 
     `counters`, `lines` and `steps` are those of the first launch, over the input. `kernels` has
     all launches. ``print`` shows a picture for the terminal. `plot` and a notebook draw it.
@@ -39,9 +40,6 @@ class Explanation(StrategyCounts):
     >>> print(counted.worst_line.place)
     interleaved_idx.cu:23
     """
-
-    shape: tuple[int, int] | None = None
-    axis: int | None = None
 
     def picture(self) -> Picture:
         """The drawing behind `plot` and the notebook's view."""
@@ -221,23 +219,28 @@ def explain(
     if segment_ids is not None:
         if n is not None or shape is not None:
             raise ValueError("segment_ids set the number of elements: leave n and shape out")
-        keyed = (segment_ids, num_segments, dtype, input_dtype, launch_sizes(block, grid))
-        first = explain_keys(strategy, "strategy", *keyed)
-        if other is None:
-            return first
-        return Comparison(first, explain_keys(other, "other", *keyed))
-    asked = {
-        "n": n, "dtype": dtype, "block": block, "grid": grid, "finish": finish,
-        "input_dtype": input_dtype, "sample": sample, "shape": shape,
-    }  # fmt: skip
-    first = _explained(strategy, "strategy", asked)
+        count = functools.partial(
+            _explain_keys, segment_ids=segment_ids, num_segments=num_segments, dtype=dtype,
+            input_dtype=input_dtype, launch=launch_sizes(block, grid),
+        )  # fmt: skip
+    else:
+        count = functools.partial(
+            _explained, n=n, dtype=dtype, block=block, grid=grid, finish=finish,
+            input_dtype=input_dtype, sample=sample, shape=shape,
+        )  # fmt: skip
+    first = count(strategy, "strategy")
     if other is None:
         return first
-    second = _explained(other, "other", asked)
+    second = count(other, "other")
     if first.strategy == second.strategy and strategy != other:  # two kernels of one name
         first = replace(first, strategy=f"{first.strategy} (1)")
         second = replace(second, strategy=f"{second.strategy} (2)")
     return Comparison(first, second)
+
+
+def explained(strategy: Any, **how: Any) -> Explanation:
+    """`explain` of one strategy, or of a line of the registry."""
+    return cast(Explanation, explain(strategy, **how))
 
 
 def _default_dtype(*strategies: object) -> str:
@@ -261,7 +264,7 @@ def _dtypes(strategy: object, argument: str) -> tuple[str, ...]:
     return ("float32",) if row.name in ("exact", "exact_levels") else row.dtypes
 
 
-def _explained(strategy: object, argument: str, asked: dict[str, Any]) -> Explanation:
+def _explained(strategy: object, argument: str, **asked: Any) -> Explanation:
     if isinstance(strategy, registry.UserKernel):
         return cast(Explanation, strategy.call("explain", **asked))
     return _explain(find(strategy, argument), **asked)
@@ -348,7 +351,7 @@ def _explain_axis(
     return _explanation(chosen, conversion, source, rows * columns, (counted,), **how)
 
 
-def explain_keys(
+def _explain_keys(
     strategy: object,
     argument: str,
     segment_ids: npt.ArrayLike,

@@ -6,7 +6,7 @@ import textwrap
 from typing import Any
 
 from gpureduce.emulator.counts import Access, CountsPair, Line, StrategyCounts
-from gpureduce.emulator.explain_text import factor, wavefront_table
+from gpureduce.emulator.explain_text import factor, traffic, wavefront_table
 from gpureduce.emulator.picture import (
     ACTIVE,
     ALARM,
@@ -131,14 +131,11 @@ def _banks(page: Page, line: Line, access: Access) -> None:
 
 
 def _bytes(page: Page, every: list[StrategyCounts]) -> None:
-    rows = []
-    for what in every:
-        for kind in ("load", "store"):
-            moved = 32 * what.counters[f"global_{kind}_sectors"]
-            if moved:
-                used = what._of(f"global_{kind}_bytes_used")
-                name = f"{what.strategy} {kind}s" if len(every) > 1 else f"{kind}s"
-                rows.append((name, used, moved))
+    rows = [
+        (f"{what.strategy} {kind}" if len(every) > 1 else kind, used, moved)
+        for what in every
+        for kind, used, moved in traffic(what)
+    ]
     if not rows:
         return
     page.heading("Global memory: bytes used of bytes moved")

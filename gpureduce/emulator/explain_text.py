@@ -31,7 +31,7 @@ def explanation(what: StrategyCounts, width: int = WIDTH) -> str:
         parts.append(_banks(worst, worst.access))
     parts.append(_bytes(what))
     parts.append(_sums(what, width))
-    if getattr(what, "shape", None) is None and what.strategy in registry.STRATEGIES:
+    if what.shape is None and what.strategy in registry.STRATEGIES:
         parts.append(f"Step by step: gpureduce replay {what.strategy}")
     return "\n\n".join(part for part in parts if part)
 
@@ -166,7 +166,7 @@ def _lines(what: StrategyCounts, width: int) -> str:
         ("lanes", [_short(line.active_lanes) for line in what.lines]),
         ("wavefronts", [_short(line.wavefronts) for line in what.lines]),
         ("conflicts", [_short(line.conflicts) for line in what.lines]),
-        ("sectors", [_short(_sectors(line)) for line in what.lines]),
+        ("sectors", [_short(line.sectors) for line in what.lines]),
     ]
     columns = [(head, cells) for head, cells in columns if any(cells)]
     heads = " ".join(head for head, _ in columns)
@@ -177,10 +177,6 @@ def _lines(what: StrategyCounts, width: int) -> str:
         cells = " ".join(f"{cells[number]:>{len(head)}}" for head, cells in columns)
         rows.append(f"{place:>{wide}}  {_shortened(line.text, text):{text}} {cells}".rstrip())
     return "\n".join(rows)
-
-
-def _sectors(line: Line) -> int:
-    return line.counters["global_load_sectors"] + line.counters["global_store_sectors"]
 
 
 def _instructions(line: Line) -> int:
@@ -211,12 +207,9 @@ def _banks(line: Line, access: Access) -> str:
         "wavefront  banks 0 to 31; a letter is a lane (0 to 9, a to v)",
     ]
     for number, row in enumerate(served):
-        lines.append(f"{number + 1:>9}  {''.join(_lane_name(lane) for lane in row)}")
+        lanes = ("·" if lane is None else _LANE_NAMES[lane] for lane in row)
+        lines.append(f"{number + 1:>9}  {''.join(lanes)}")
     return "\n".join(lines)
-
-
-def _lane_name(lane: int | None) -> str:
-    return "·" if lane is None else _LANE_NAMES[lane]
 
 
 def _paired(access: Access, distance: int) -> bool:
@@ -244,13 +237,17 @@ def wavefront_table(access: Access) -> list[list[int | None]]:
     return table
 
 
-def _bytes(what: StrategyCounts) -> str:
+def traffic(what: StrategyCounts) -> list[tuple[str, int, int]]:
+    """Loads and stores of global memory, if there are any: the bytes used, and the bytes moved."""
     rows = []
     for kind in ("load", "store"):
-        moved = 32 * what.counters[f"global_{kind}_sectors"]
-        used = what._of(f"global_{kind}_bytes_used")
-        if moved:
-            rows.append((kind, used, moved))
+        if moved := 32 * what.counters[f"global_{kind}_sectors"]:
+            rows.append((f"{kind}s", what._of(f"global_{kind}_bytes_used"), moved))
+    return rows
+
+
+def _bytes(what: StrategyCounts) -> str:
+    rows = traffic(what)
     if not rows:
         return ""
     most = max(moved for _, _, moved in rows)
@@ -260,7 +257,7 @@ def _bytes(what: StrategyCounts) -> str:
         full = max(round(whole * used / moved), 1)
         bar = "█" * full + "░" * (whole - full)
         said = f"{size_text(used)} of {size_text(moved)}, {used / moved:.0%}"
-        lines.append(f"{kind + 's':7} {bar:40} {said}")
+        lines.append(f"{kind:7} {bar:40} {said}")
     return "\n".join(lines)
 
 

@@ -10,16 +10,6 @@ from typing import Any, cast
 from gpureduce.core.sources import text_of
 from gpureduce.text import plain, ranges
 
-# In the order of csrc/emulator/races/detector.h: later ones order more.
-MISSING = (
-    "plain load",
-    "__threadfence()",
-    "__syncwarp()",
-    "__syncthreads()",
-    "cluster.sync()",
-    "grid.sync()",
-    "copy_wait()",
-)
 _DEEDS = {"read": "reads", "write": "writes", "atomic": "updates", "end": "ends with"}
 _WIDTH = 31  # of a thread's column: two fit on a terminal
 
@@ -121,11 +111,30 @@ class Race:
     @property
     def timeline(self) -> str:
         """The two threads side by side, from the barrier before to the barrier after."""
-        return timeline(self)
+        left, right = self.sides
+
+        def row(a: str, between: str, b: str) -> str:
+            return f"  {a:<{_WIDTH}} {between:^10}  {b}".rstrip()
+
+        def barrier(a: Place | None, b: Place | None, edge: str) -> str:
+            return row(event(a, edge), "=" * 10 if same(a, b) else "", event(b, edge))
+
+        bar = row("    |", "", "    |")
+        deeds = [f"line {side.place.line}: {deed(self, side)}" for side in self.sides]
+        lines = [
+            row(title(left), "", title(right)),
+            row("-" * len(title(left)), "", "-" * len(title(right))),
+            barrier(left.before, right.before, "start"),
+            bar,
+            row(deeds[0], "<- race ->", deeds[1]),
+            bar,
+            barrier(left.after, right.after, "end"),
+        ]
+        return "\n".join(lines)
 
     def __str__(self) -> str:
         first, second = self.sides
-        order = "" if self.missing == MISSING[0] else "nothing orders the two: "
+        order = "" if self.missing == "plain load" else "nothing orders the two: "
         return (
             f"{first.name} {_VERBS[first.kind]} {self.address} at {first.place}, and {second.name} "
             f"{_VERBS[second.kind]} it at {second.place}; {order}{self.remedy}"
@@ -145,18 +154,20 @@ REMEDIES = {
     "barrier mends it",
     ONE_WRITER: "they store different values to {0}, and one gets lost: let one of them store, or "
     "give each an element of its own",
+    # In the order of csrc/emulator/races/detector.h: later ones order more.
+    "plain load": "__ldg() may read an older value from its cache: load without it what the kernel "
+    "itself has written",
+    "__threadfence()": "an atomic operation or a volatile flag links the two threads, but orders "
+    "their other accesses only with a __threadfence() before it in the first and after it in the "
+    "second",
     "__syncwarp()": "a __syncwarp() that names both lanes is missing between them",
     "__syncthreads()": "a __syncthreads() is missing between them",
     "cluster.sync()": "a cluster.sync() is missing between them",
     "grid.sync()": "only a barrier over the whole grid (grid.sync() in a cooperative launch) or a "
     "second launch comes between blocks",
-    "__threadfence()": "an atomic operation or a volatile flag links the two threads, but orders "
-    "their other accesses only with a __threadfence() before it in the first and after it in the "
-    "second",
-    "plain load": "__ldg() may read an older value from its cache: load without it what the kernel "
-    "itself has written",
     "copy_wait()": "a copy_wait() for the bulk copy is missing between them",
 }
+MISSING = tuple(REMEDIES)
 
 
 @dataclass(frozen=True)
@@ -281,27 +292,3 @@ def event(place: Place | None, edge: str) -> str:
 def same(a: Place | None, b: Place | None) -> bool:
     """Whether both threads synchronized there: at a barrier, or at the launch's start or end."""
     return a == b if a is None or b is None else a.meeting == b.meeting > 0
-
-
-def timeline(race: Race) -> str:
-    """The two threads of a race side by side, from the barrier before to the one after."""
-    left, right = race.sides
-
-    def row(a: str, between: str, b: str) -> str:
-        return f"  {a:<{_WIDTH}} {between:^10}  {b}".rstrip()
-
-    def barrier(a: Place | None, b: Place | None, edge: str) -> str:
-        return row(event(a, edge), "=" * 10 if same(a, b) else "", event(b, edge))
-
-    bar = row("    |", "", "    |")
-    deeds = [f"line {side.place.line}: {deed(race, side)}" for side in race.sides]
-    lines = [
-        row(title(left), "", title(right)),
-        row("-" * len(title(left)), "", "-" * len(title(right))),
-        barrier(left.before, right.before, "start"),
-        bar,
-        row(deeds[0], "<- race ->", deeds[1]),
-        bar,
-        barrier(left.after, right.after, "end"),
-    ]
-    return "\n".join(lines)

@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from gpureduce import _host
+from gpureduce import _emulator_traced, _host
 from gpureduce.core import dtypes, exact, registry, running_on_device, sources
 from gpureduce.core.checks import listed, named_keywords, whole
 from gpureduce.core.plan import Plan, launch_of
@@ -112,8 +112,6 @@ def races(
     >>> found.races[0].missing
     '__syncthreads()'
     """
-    from gpureduce import _emulator_traced
-
     if isinstance(strategy, registry.UserKernel):
         return cast(Races, strategy.call("races", n, dtype, block, grid, schedules))
     chosen, elements = find_whole(strategy, "strategy", dtype)
@@ -300,7 +298,8 @@ class _Found:
     def _is_updated(self, race: Race) -> bool:
         """Whether an atomic races with a store: then its threads may well store the same value."""
         store = _store_of(race)
-        return any(_has_atomic(one) and _store_of(one) == store for one in self.by_lines.values())
+        return any("atomic" in {side.kind for side in one.sides} and _store_of(one) == store
+                   for one in self.by_lines.values())  # fmt: skip
 
     def _missing(self, race: Race) -> str:
         """What would mend a race: no barrier does if threads store at one line in the same step."""
@@ -360,10 +359,6 @@ def _adds_from_blocks(race: Race, races: Iterable[Race]) -> bool:
         and _store_of(one) == _store_of(race)
     ]
     return first.block != second.block and {"write"} in kinds and {"read", "write"} in kinds
-
-
-def _has_atomic(race: Race) -> bool:
-    return "atomic" in {side.kind for side in race.sides}
 
 
 def _may_add(race: Race) -> bool:

@@ -215,10 +215,6 @@ def _strides(n: int, begin: _Numbers, block: int, grid: int) -> list[_Numbers]:
     return [most, least, np.where(most != least, (n - begin) % stride, 0)]
 
 
-def _split(counts: tuple[int, ...]) -> dict[str, dict[str, int]]:
-    return split(dict(zip(NAMES, counts, strict=True)))
-
-
 def _access(found: tuple[int, int, int, int, int, bytes]) -> Access | None:
     wavefronts, ideal, mask, size, store, offsets = found
     if not mask:
@@ -238,7 +234,7 @@ def _launch(
 ) -> tuple[KernelCounts, int]:
     lines = tuple(
         Line(
-            **_split(counts),
+            **split(counts),
             file=file or "",
             line=line,
             text=text_of(file or "", line),
@@ -248,7 +244,7 @@ def _launch(
     )
     steps = tuple(
         Step(
-            **_split(counts),
+            **split(counts),
             barrier=barrier,
             sync=sync,
             lanes=tuple(np.frombuffer(lanes, np.uint32).tolist()),
@@ -258,7 +254,7 @@ def _launch(
     block, grid, team_blocks, outs = plan
     sampled = ran < grid // team_blocks
     return KernelCounts(
-        **_split(_total(found)),
+        **split(_total(found)),
         n=n,
         block=block,
         grid=grid,
