@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from gpureduce.emulator.explain import Explanation, explain
+from gpureduce.emulator.explain import Explanation, explained
 from gpureduce.errors import CudaError
 from gpureduce.hardware.counters import Case, Failure, Found, finish_of
 
@@ -40,10 +39,9 @@ class Alone:
 def _explained(strategy: str, dtype: str) -> Explanation | None:
     """The counts of `explain` for one warp; None if the strategy refuses or needs more blocks."""
     try:
-        found = explain(strategy, n=WARP, dtype=dtype, block=WARP, finish=finish_of(strategy))
+        found = explained(strategy, n=WARP, dtype=dtype, block=WARP, finish=finish_of(strategy))
     except (ValueError, TypeError, CudaError):
         return None
-    assert isinstance(found, Explanation)
     return found if found.grid == 1 else None
 
 
@@ -89,8 +87,3 @@ def summary(rows: Sequence[Alone]) -> str:
         f"{equal} of {len(rows)} counts of bank conflicts ({conflicts} of them not 0) equal the "
         "model's"
     )
-
-
-def as_values(rows: Sequence[Alone]) -> list[list[Any]]:
-    """The rows in the order of `COLUMNS`."""
-    return [[getattr(row, column) for column in COLUMNS] for row in rows]

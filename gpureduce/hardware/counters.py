@@ -204,19 +204,15 @@ def profile(
     groups = [names[i : i + together] for i in range(0, len(names), together)]
     while groups:
         group = groups.pop(0)
-        found = _profile_group([case for case in cases if case.strategy in group], dtype, program)
+        some = [case for case in cases if case.strategy in group]
+        try:
+            found = _profile(some, dtype, program)
+        except ncu.Failed as error:
+            found = [Failure(case, str(error)) for case in some]
         if len(group) > 1 and any(isinstance(one, Failure) for one in found):
             groups = [*([name] for name in group), *groups]
         else:
             yield found
-
-
-def _profile_group(cases: Sequence[Case], dtype: str, program: Sequence[str]) -> Found:
-    """The counters of some launches. If ncu fails, all of them are failures."""
-    try:
-        return _profile(cases, dtype, program)
-    except ncu.Failed as error:
-        return [Failure(case, str(error)) for case in cases]
 
 
 def _profile(cases: Sequence[Case], dtype: str, program: Sequence[str]) -> Found:

@@ -10,7 +10,6 @@ built the extension, `Missing` is raised.
 from __future__ import annotations
 
 import functools
-import json
 import re
 import subprocess
 import tempfile
@@ -18,9 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
 
-from gpureduce.core import devices
+from gpureduce.core import devices, json_files
 from gpureduce.core.sources import Place, files, text_of
 from gpureduce.hardware import toolkit
 from gpureduce.hardware.counters import Instruction
@@ -149,12 +147,17 @@ def find_tool(name: str) -> str:
     )
 
 
-def architecture() -> int:
-    """The architecture, of those in the extension, that the GPU runs."""
+def first_card() -> devices.Device:
+    """The first GPU. Raises Missing if there is none."""
     cards = [device for device in devices.devices() if device.backend == "cuda"]
     if not cards:
         raise Missing(devices.build_info()["why"])
-    major, minor = cards[0].capability
+    return cards[0]
+
+
+def architecture() -> int:
+    """The architecture, of those in the extension, that the GPU runs."""
+    major, minor = first_card().capability
     archs: list[int] = devices.build()["cuda_archs"]
     fit = [arch for arch in archs if arch // 10 == major and arch % 10 <= minor]
     if not fit:
@@ -174,16 +177,9 @@ def _run(command: Sequence[str], folder: Path) -> str:
     return done.stdout
 
 
-@functools.cache
-def _recipe() -> dict[str, Any]:
-    """The compiler flags and sources of the kernels, recorded by setup.py."""
-    recipe: dict[str, Any] = json.loads((Path(__file__).parents[1] / "_nvcc.json").read_text())
-    return recipe
-
-
 def disassembly(strategy: str, arch: int) -> str:
     """The output of nvdisasm, with lines, for a strategy's kernels on an architecture."""
-    nvcc, recipe = find_tool("nvcc"), _recipe()
+    nvcc, recipe = find_tool("nvcc"), json_files.packaged("_nvcc.json")
     find_tool("nvdisasm")  # before nvcc takes its time
     texts = {**recipe["sources"], **{file: "\n".join(text) for file, text in files().items()}}
     with tempfile.TemporaryDirectory() as name:

@@ -174,7 +174,8 @@ def _counters(rows: Sequence[Row]) -> str:
     lines = []
     for counter in dict.fromkeys(row.counter for row in rows):
         of = [row for row in rows if row.counter == counter]
-        worst = max(of, key=_badness)
+        worst = max(of, key=lambda row: (row.verdict == "differs",
+                                         abs(row.difference) / max(row.model, 1)))  # fmt: skip
         said = ""
         if worst.difference:
             size = size_of(worst.n, worst.rows).replace("=", " = ")
@@ -197,25 +198,16 @@ def _predicated(rows: Sequence[Predicated]) -> list[str]:
     for row in rows:
         if (row.n, row.block) == (n, block) and row.place:
             lines.setdefault(row.place, []).append(row)
-    head = [
-        "line", "predicated code", "instructions", "warps", "active lanes",
-    ]  # fmt: skip
-    cells = [
-        [place.key, f"`{place.text}`", ", ".join(dict.fromkeys(opcode_of(row.text) for row in of)),
-         f"{sum(row.issued for row in of):,}", f"{_lanes_on(of):.1f} of 32"]
-        for place, of in lines.items()
-    ]  # fmt: skip
+    head = ["line", "predicated code", "instructions", "warps", "active lanes"]
+    cells = []
+    for place, of in lines.items():
+        opcodes = ", ".join(dict.fromkeys(opcode_of(row.text) for row in of))
+        warps, lanes = (sum(getattr(row, name) for row in of) for name in ("issued", "lanes"))
+        share = f"{lanes / max(warps, 1):.1f} of 32"
+        cells.append([place.key, f"`{place.text}`", opcodes, f"{warps:,}", share])
     return [
         "For these instructions, the compiler uses predication instead of a branch. So a warp "
         "issues them even if none of its lanes is active. The counts are for "
         f"n = {n:,}, block {block}.",
         markdown_table(head, cells, left=(0, 1, 2)),
     ]
-
-
-def _lanes_on(rows: Sequence[Predicated]) -> float:
-    return sum(row.lanes for row in rows) / max(sum(row.issued for row in rows), 1)
-
-
-def _badness(row: Row) -> tuple[bool, float]:
-    return row.verdict == "differs", abs(row.difference) / max(row.model, 1)

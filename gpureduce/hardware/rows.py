@@ -14,7 +14,7 @@ from typing import Any
 
 from gpureduce.core.sources import Place
 from gpureduce.emulator.explain import Explanation
-from gpureduce.hardware.counters import Case, Instruction, Seen, by_opcode, size_of
+from gpureduce.hardware.counters import Instruction, Seen, by_opcode, size_of
 from gpureduce.hardware.reasons import line_why
 
 # The counters of a line, by opcode.
@@ -112,36 +112,16 @@ def by_line(seen: Seen, found: Explanation) -> list[LineRow]:
             code.setdefault(instruction.place, []).append(instruction)
     if not code:
         return []
-    hardware = {
-        place: Counter(by_opcode(machine, LINE_COUNTERS)) for place, machine in code.items()
-    }
-    return [
-        row
-        for place in sorted({*model, *hardware})
-        for row in _line_rows(
-            seen.case,
-            place,
-            model.get(place, Counter()),
-            hardware.get(place, Counter()),
-            code.get(place, []),
-        )
-    ]
-
-
-def _line_rows(
-    case: Case,
-    place: Place,
-    model: Counter[str],
-    hardware: Counter[str],
-    code: Sequence[Instruction],
-) -> list[LineRow]:
+    rows, case = [], seen.case
     at = (case.strategy, case.n, case.block, case.grid)
-    rows = []
-    for name in LINE_COUNTERS:
-        if model[name] or hardware[name]:
-            same = model[name] == hardware[name]
-            why = "" if same else line_why(name, model, hardware, code)
-            rows.append(LineRow(*at, name, model[name], hardware[name], why, case.rows, place))
+    for place in sorted({*model, *code}):
+        machine = code.get(place, [])
+        own, theirs = model.get(place, Counter()), Counter(by_opcode(machine, LINE_COUNTERS))
+        for name in LINE_COUNTERS:
+            if own[name] or theirs[name]:
+                same = own[name] == theirs[name]
+                why = "" if same else line_why(name, own, theirs, machine)
+                rows.append(LineRow(*at, name, own[name], theirs[name], why, case.rows, place))
     return rows
 
 
@@ -156,10 +136,14 @@ PREDICATED_COLUMNS = (
 )  # fmt: skip
 
 
-def as_values(row: LineRow | Predicated, columns: Sequence[str]) -> list[Any]:
-    """A row in the order of its columns; its place is a key into `sources_of`."""
-    plain = {"place": row.place.key if row.place else ""}
-    return [plain[c] if c in plain else getattr(row, c) for c in columns]
+def as_values(rows: Iterable[object], columns: Sequence[str]) -> list[list[Any]]:
+    """Rows in the order of their columns; a place is a key into `sources_of`."""
+
+    def value(row: object, column: str) -> Any:
+        found = getattr(row, column)
+        return found if column != "place" else found.key if found else ""
+
+    return [[value(row, column) for column in columns] for row in rows]
 
 
 def sources_of(rows: Iterable[LineRow | Predicated | Instruction]) -> dict[str, str]:

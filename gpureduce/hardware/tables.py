@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gpureduce.core import json_files, registry
-from gpureduce.emulator.explain import Explanation, explain
+from gpureduce.emulator.explain import explained
 from gpureduce.hardware import control, report, verify_counters
 from gpureduce.hardware.counters import finish_of
 from gpureduce.text import Table
@@ -48,11 +48,10 @@ def recorded(
     rows = []
     for wanted in strategies:
         strategy = registry.find(wanted).name
-        found = explain(
+        found = explained(
             strategy, n=n, dtype="int32", block=block, grid=grids.get(strategy),
             finish=finish_of(strategy),
         )  # fmt: skip
-        assert isinstance(found, Explanation)
         model = {**found.counters, **found.details}
         cells = [strategy]
         for counter in COUNTERS:
@@ -83,8 +82,7 @@ def unrolling(
     for strategy, launched_n, launched_block, grid, counts, *_ in seen["launches"]:
         by_name = dict(zip(names, counts, strict=False))
         if strategy in strategies and (launched_n, launched_block) == (n, block):
-            found = explain(strategy, n=n, dtype="int32", block=block, grid=grid, finish="host")
-            assert isinstance(found, Explanation)
+            found = explained(strategy, n=n, dtype="int32", block=block, grid=grid, finish="host")
             barriers = found.counters["block_barriers"] // grid
             cells = [
                 by_name.get(f"{name}_issued", 0) / grid for name in ("instructions", "branches")

@@ -16,13 +16,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, astuple, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from gpureduce import _host
 from gpureduce.bench.provenance import HEAD, provenance
 from gpureduce.core import json_files, registry, text_files
 from gpureduce.core.registry import UserKernel
-from gpureduce.emulator.explain import Explanation, explain
+from gpureduce.emulator.explain import Explanation, explained
 from gpureduce.errors import CudaError
 from gpureduce.hardware import control as _counter_control
 from gpureduce.hardware import launches, machine_code
@@ -87,35 +87,14 @@ def _explained(case: Case, dtype: str, kernel: UserKernel | None) -> Explanation
         how |= {"n": case.n, "grid": case.grid, "finish": finish_of(strategy)}
     else:
         how["shape"] = case.shape
-        own = explain(cast(Any, strategy), **how)
-        if isinstance(own, Explanation) and own.grid == case.grid:
+        own = explained(strategy, **how)
+        if own.grid == case.grid:
             return own
         how["grid"] = case.grid  # refused by kernels that choose their own
-    found = explain(cast(Any, strategy), **how)
-    assert isinstance(found, Explanation)
-    return found
+    return explained(strategy, **how)
 
 
-@dataclass(frozen=True)
-class _Failed:
-    """A row of the field "failures" of a record."""
-
-    strategy: str
-    n: int
-    block: int
-    grid: int
-    why: str
-    rows: int = 0
-
-
-@dataclass(frozen=True)
-class _Unplaced:
-    """A row of the field "unplaced" of a record: a strategy whose source lines are unknown."""
-
-    strategy: str
-    why: str
-
-
+_FAILURE = ("strategy", "n", "block", "grid", "why", "rows")  # in a record
 _FIELDS = {
     "dtype": str,
     "columns": list[str],
@@ -126,7 +105,7 @@ _FIELDS = {
     "predicated_columns": list[str],
     "predicated": list[Any],
     "failures": list[Any],
-    "unplaced": list[Any],
+    "unplaced": list[list[str]],
     "control": list[Any],
     "seen": launches.Values,
 }
@@ -194,16 +173,16 @@ class Table:
             "dtype": self.dtype,
             "metrics": {**METRICS, **{name: opcode for name, (_, opcode) in OPCODES.items()}},
             "columns": columns,
-            "rows": [[getattr(row, column) for column in columns] for row in self.rows],
+            "rows": as_values(self.rows, columns),
             "sources": sources_of([*self.lines, *self.predicated, *machine]),
             "line_columns": [*LINE_COLUMNS],
-            "lines": [as_values(row, LINE_COLUMNS) for row in self.lines],
+            "lines": as_values(self.lines, LINE_COLUMNS),
             "predicated_columns": [*PREDICATED_COLUMNS],
-            "predicated": [as_values(row, PREDICATED_COLUMNS) for row in self.predicated],
+            "predicated": as_values(self.predicated, PREDICATED_COLUMNS),
             "failures": [_failure_values(one) for one in self.failures],
             "unplaced": [list(one) for one in self.unplaced],
             "control_columns": [*_counter_control.COLUMNS],
-            "control": _counter_control.as_values(self.control),
+            "control": as_values(self.control, _counter_control.COLUMNS),
             "seen": launches.as_values(self.seen),
         }
 
@@ -230,17 +209,12 @@ class Table:
             read(Row, record["columns"], "rows"),
             read(LineRow, record["line_columns"], "lines"),
             read(Predicated, record["predicated_columns"], "predicated"),
-            tuple(
-                Failure(Case(one.strategy, one.n, one.block, one.grid, one.rows), one.why)
-                for one in read(_Failed, [f.name for f in fields(_Failed)], "failures")
-            ),
-            tuple(
-                (one.strategy, one.why)
-                for one in read(_Unplaced, [f.name for f in fields(_Unplaced)], "unplaced")
-            ),
+            tuple(_failure_of(one, f"failures[{i}]") for i, one in enumerate(record["failures"])),
+            tuple((row["strategy"], row["why"]) for i, one in enumerate(record["unplaced"])
+                  for row in [json_files.row(("strategy", "why"), one, f"unplaced[{i}]")]),
             read(Alone, _counter_control.COLUMNS, "control"),
             launches.of_values(record["seen"], sources),
-        )
+        )  # fmt: skip
 
     def record(self, path: Path, made: dict[str, Any] | None = None) -> None:
         """Writes the table to a file, a row per line, with its provenance.
@@ -271,6 +245,12 @@ class Table:
 def _failure_values(one: Failure) -> list[Any]:
     *case, rows = astuple(one.case)
     return [*case, one.why, *([rows] if rows else [])]
+
+
+def _failure_of(values: Any, name: str) -> Failure:
+    row = json_files.row_with_optional(_FAILURE, values, name)
+    why = json_files.checked(row.pop("why"), str, f"{name}.why")
+    return Failure(json_files.made(Case, row, name), why)
 
 
 def _verdicts(found: Table) -> str:
@@ -322,13 +302,13 @@ def summarize(
 def judge(seen: Seen, dtype: str, kernel: UserKernel | None = None) -> Table:
     """The table of one launch."""
     try:
-        explained = _explained(seen.case, dtype, kernel)
+        found = _explained(seen.case, dtype, kernel)
     except (ValueError, TypeError, CudaError) as error:
         return Table(dtype, failures=(Failure(seen.case, f"the emulator: {error}"),))
     return Table(
         dtype,
-        tuple(compare(seen, explained)),
-        tuple(by_line(seen, explained)),
+        tuple(compare(seen, found)),
+        tuple(by_line(seen, found)),
         tuple(predicated(seen)),
         seen=(launches.in_short(seen),),
     )
@@ -368,26 +348,24 @@ def verify(
     whole, measured = Table(dtype), 0
     of = len(cases) + len(matrices) + sum(len(one) for _, one in alone)
     of += len(users) * len(sizes) * len(blocks)
-    for kernel in users:
-        whole += kernel.call("verify_counters", sizes, blocks, dtype)
-        measured += len(sizes) * len(blocks)
+
+    def add(more: Table, count: int) -> None:
+        nonlocal whole, measured
+        whole, measured = whole + more, measured + count
         if progress:
             progress(whole, measured, of)
+
+    for kernel in users:
+        add(kernel.call("verify_counters", sizes, blocks, dtype), len(sizes) * len(blocks))
     # Alone, because it is the second launch of other kernels, too.
     second = [case for case in matrices if case.strategy == "row_lanes"]
     others = [case for case in matrices if case.strategy != "row_lanes"]
     for group in itertools.chain(*(profile(some, dtype) for some in (cases, others, second))):
-        whole += summarize(group, dtype)
-        measured += len(group)
-        if progress:
-            progress(whole, measured, of)
+        add(summarize(group, dtype), len(group))
     for kind, single in alone:
         for group in profile(single, kind, len(single)):
             rows, failures = _counter_control.judge(group, kind)
-            whole += Table(dtype, control=tuple(rows), failures=tuple(failures))
-            measured += len(group)
-            if progress:
-                progress(whole, measured, of)
+            add(Table(dtype, control=tuple(rows), failures=tuple(failures)), len(group))
     return whole
 
 
@@ -409,6 +387,4 @@ def case_of(strategy: Any, n: int, block: int, dtype: str = "int32") -> Case:
     row = strategy if isinstance(strategy, UserKernel) else registry.find(strategy)
     if not row.traits & _host.COOPERATIVE:
         return Case(row.name, n, block)
-    found = explain(strategy, n=n, block=block, dtype=dtype)
-    assert isinstance(found, Explanation)
-    return Case(row.name, n, block, found.grid)
+    return Case(row.name, n, block, explained(strategy, n=n, block=block, dtype=dtype).grid)
