@@ -23,7 +23,7 @@ from gpureduce.core.dtypes import Array, is_here, named
 from gpureduce.core.fast_table import fast_table, use
 from gpureduce.core.table_files import LARGEST, Choice, user_file
 from gpureduce.errors import CudaError
-from gpureduce.text import show_json, size_text, table
+from gpureduce.text import show, size_text, table
 
 # The dtypes of each width, the most frequent width first.
 _DTYPES = {
@@ -323,7 +323,4 @@ def command(arguments: argparse.Namespace) -> None:
         kept = made.path or "not written: the emulator's table is of no use to later processes"
         print(f"{kept}\n", file=sys.stderr if arguments.json else sys.stdout)
     choices = fast_table(arguments.device)
-    if arguments.json:
-        show_json([asdict(c) for c in choices])
-    else:
-        print(_as_table(choices))
+    show([asdict(c) for c in choices], _as_table(choices), arguments.json)

@@ -5,7 +5,6 @@ The first line of a wrong solution says what it loses, as in ``// loses: right; 
 
 from __future__ import annotations
 
-import functools
 import re
 import tomllib
 from collections.abc import Mapping
@@ -54,10 +53,9 @@ class Assignment:
         return "\n".join(line for line in said if not line.startswith("gpureduce:"))
 
 
-@functools.cache
 def packaged_files() -> Any:
     """The files of the assignments and bundles that come with gpureduce, by folder and path."""
-    return json_files.read(Path(__file__).parents[1] / "_assignments.json")
+    return json_files.packaged("_assignments.json")
 
 
 def packaged() -> dict[str, Assignment]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from gpureduce.bench.ratios import by_case
 from gpureduce.bench.render import Pivot, of
 from gpureduce.bench.runner import Row
 from gpureduce.bench.suites import axis as by_axis
-from gpureduce.emulator.explain import Explanation, explain
+from gpureduce.emulator.explain import Explanation, explained
 from gpureduce.lectures.tables import made_on
 from gpureduce.text import Table
 
@@ -92,12 +93,8 @@ def counted(names: Sequence[str], shape: tuple[int, int]) -> dict[str, Explanati
     """
     found = {}
     for name in names:
-        try:
-            one = explain(name, shape=shape, dtype="float32")
-        except ValueError:  # rows too long for the kernel, or of no whole packs
-            continue
-        assert isinstance(one, Explanation)
-        found[name] = one
+        with contextlib.suppress(ValueError):  # rows too long for the kernel, or of no whole packs
+            found[name] = explained(name, shape=shape, dtype="float32")
     return found
 
 

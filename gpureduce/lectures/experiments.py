@@ -7,17 +7,14 @@ the emulator, on inputs smaller by the experiment's `shrink`.
 from __future__ import annotations
 
 import dataclasses
-import functools
-import json
 import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-from gpureduce.core import integrals, registry
+from gpureduce.core import integrals, json_files, registry
 from gpureduce.core.checks import no_such
 from gpureduce.lectures.measuring import Bench, Case, Row
 
@@ -26,11 +23,7 @@ MI = 2**20
 
 @dataclass(frozen=True)
 class Measured:
-    """The rows of one experiment on one device, with their provenance.
-
-    The sizes are the lecture's divided by `shrink`, which is 1 on a GPU. If `recorded` found no
-    record of a GPU, this one replaces it and `missing` names that GPU.
-    """
+    """The base of `lectures.Record`: its data, without its tables."""
 
     lecture: str
     shrink: int
@@ -110,7 +103,6 @@ class Experiment:
         return str(sources()[self.source]["gpu"]) if self.source else ""
 
 
-@functools.cache
 def sources() -> dict[str, Any]:
     """The lectures' printed facts: hardware, method and figures, by lecture.
 
@@ -118,8 +110,7 @@ def sources() -> dict[str, Any]:
     >>> sorted(lectures.sources())[:2]
     ['scheduling_lecture', 'seven_kernels_report']
     """
-    text = (Path(__file__).parent / "lectures.json").read_text()
-    found: dict[str, Any] = json.loads(text)["sources"]
+    found: dict[str, Any] = json_files.packaged("lectures/lectures.json")["sources"]
     return found
 
 
@@ -321,7 +312,7 @@ def find(name: str) -> Experiment:
 
 def on_h100(name: str) -> Measured:
     """An experiment's record on an H100, which every installation has."""
-    made = json.loads((Path(__file__).parents[1] / "_records.json").read_text())[find(name).name]
+    made = dict(json_files.packaged("_records.json")[find(name).name])
     rows = tuple(Row(**row) for row in made.pop("rows"))
     return Measured(made.pop("lecture"), made.pop("shrink"), rows, made)
 

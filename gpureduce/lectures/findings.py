@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpureduce.core import registry
-from gpureduce.emulator.explain import Explanation, explain
+from gpureduce.emulator.explain import Explanation, explained
 from gpureduce.lectures import experiments
 from gpureduce.lectures.measuring import Row
 from gpureduce.lectures.records import Record, printed
@@ -24,6 +24,11 @@ def _notes(*records: Record) -> list[str]:
     if any(record.emulated for record in records):
         raise ValueError("emulated times are never compared with a GPU's: pass the record of a GPU")
     return list(dict.fromkeys(provenance_note(record) for record in records))
+
+
+def _beside_the_lecture(title: str, body: list[list[str]], records: Sequence[Record]) -> Table:
+    head = ["", "", "the lecture", short_device(records[0])]
+    return Table(title, head, body, _notes(*records))
 
 
 def _their_card(record: Record) -> str:
@@ -62,8 +67,7 @@ def ends(*records: Record) -> Table:
             theirs = f"{their_first / their_last:.2f}x on {_their_card(record)}"
             ours = f"{first.median_us / last.median_us:.2f}x"
             body.append([name, f"{last.label} over {first.label}", theirs, ours])
-    head = ["", "", "the lecture", short_device(records[0])]
-    return Table("The last rung over the first", head, body, _notes(*records))
+    return _beside_the_lecture("The last rung over the first", body, records)
 
 
 def _range(ratios: Sequence[float]) -> str:
@@ -93,8 +97,7 @@ def order(*records: Record) -> Table:
             body.append([name, f"{later} over {earlier}", theirs, ours])
         if not pairs:
             body.append([record.lecture, "nowhere: all rungs in the lecture's order", "", ""])
-    head = ["", "", "the lecture", short_device(records[0])]
-    return Table("Where the order differs", head, body, _notes(*records))
+    return _beside_the_lecture("Where the order differs", body, records)
 
 
 def swapped(record: Record) -> dict[tuple[str, str], list[tuple[str, float, float]]]:
@@ -120,9 +123,7 @@ def swapped(record: Record) -> dict[tuple[str, str], list[tuple[str, float, floa
 
 def _explained(row: Row) -> Explanation:
     how: dict[str, Any] = {"n": row.n, "dtype": row.dtype, "block": row.block, "grid": row.grid}
-    found = explain(row.strategy, finish=row.finish, **how)
-    assert isinstance(found, Explanation)
-    return found
+    return explained(row.strategy, finish=row.finish, **how)
 
 
 def _total(found: Explanation, name: str) -> int:

@@ -11,13 +11,11 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpureduce.core import devices
 from gpureduce.hardware import ncu
-
-if TYPE_CHECKING:
-    from gpureduce.lectures.measuring import Case
+from gpureduce.lectures.measuring import Case
 
 # First the metrics that the report on seven kernels prints, then those that explain them.
 METRICS = {

@@ -51,6 +51,15 @@ class Row(Measurement):
     facts: dict[str, Any] = field(default_factory=dict)
 
 
+def row_of(case: Case, nbytes: int, us: Sequence[float], **more: Any) -> Row:
+    """The row of a case with these times, in microseconds."""
+    return Row(
+        label=case.label, strategy=registry.find(case.strategy).name, dtype=case.dtype, n=case.n,
+        nbytes=nbytes, finish=case.finish, repeats=len(us), median_us=statistics.median(us),
+        low_us=min(us), high_us=max(us), **more,
+    )  # fmt: skip
+
+
 def _integers(dtype: str, n: int) -> dtypes.Array:
     """An input of few different numbers: 10^9 random ones would take a minute to make."""
     some = arrays.random_numbers(n).integers(-1000, 1000, min(n, _PATTERN)).astype(dtype)
@@ -72,27 +81,14 @@ class Bench:
     def row(self, case: Case, nbytes: int, ms: Sequence[float], launch: Sequence[int | None],
             cache: str, **facts: Any) -> Row:  # fmt: skip
         """The row of a measured case."""
-        strategy = registry.find(case.strategy)
-        on_host = strategy.kind == "host"
-        return Row(
-            label=case.label,
-            strategy=strategy.name,
-            dtype=case.dtype,
-            n=case.n,
-            nbytes=nbytes,
-            block=launch[0] or None,
-            grid=launch[1] or None,
-            finish=case.finish,
-            device="cpu" if on_host else self.device.name,
+        on_host = registry.find(case.strategy).kind == "host"
+        return row_of(
+            case, nbytes, [1e3 * one for one in ms], block=launch[0] or None,
+            grid=launch[1] or None, device="cpu" if on_host else self.device.name,
             source="perf_counter" if on_host else "emulator" if self.emulated else "cuda_event",
-            cache=cache,
-            repeats=len(ms),
-            median_us=statistics.median(ms) * 1e3,
-            low_us=min(ms) * 1e3,
-            high_us=max(ms) * 1e3,
-            peak_gb_s=None if self.emulated or on_host else self.device.peak_gb_s,
+            cache=cache, peak_gb_s=None if self.emulated or on_host else self.device.peak_gb_s,
             facts=facts,
-        )
+        )  # fmt: skip
 
     def time(self, case: Case) -> Row:
         """The launches of one sum alone: no copies, no host, no Python."""

@@ -28,7 +28,7 @@ from gpureduce.lectures.experiments import (
     on_h100,
     sources,
 )
-from gpureduce.lectures.measuring import Bench, Case, Row
+from gpureduce.lectures.measuring import Bench, Case, Row, row_of
 from gpureduce.lectures.tables import card_model, show
 
 
@@ -139,25 +139,12 @@ def _printed_row(case: Case, experiment: Experiment, counters: Sequence[str]) ->
     lecture = sources()[str(experiment.source)]
     nbytes = case.n * np.dtype(case.dtype).itemsize
     us = microseconds(case.theirs or 0.0, experiment.unit, nbytes)
-    return Row(
-        label=case.label,
-        strategy=registry.find(case.strategy).name,
-        dtype=case.dtype,
-        n=case.n,
-        nbytes=0 if experiment.name == "trapezoid" else nbytes,
-        block=case.block,
-        grid=case.grid,
-        finish=case.finish,
-        device=lecture_card(experiment.name),
-        source="lecture",
-        cache="",
-        repeats=1,
-        median_us=us,
-        low_us=us,
-        high_us=us,
-        peak_gb_s=lecture.get("peak_gb_s"),
-        facts=dict(zip(counters, lecture["kernels"][case.label], strict=True)) if counters else {},
-    )
+    facts = dict(zip(counters, lecture["kernels"][case.label], strict=True)) if counters else {}
+    return row_of(
+        case, 0 if experiment.name == "trapezoid" else nbytes, [us], block=case.block,
+        grid=case.grid, device=lecture_card(experiment.name), source="lecture", cache="",
+        peak_gb_s=lecture.get("peak_gb_s"), facts=facts,
+    )  # fmt: skip
 
 
 def printed(name: str) -> Record:

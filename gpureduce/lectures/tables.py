@@ -141,23 +141,24 @@ def _warp_execution(record: Measured) -> list[Table]:
     return tables
 
 
-def _their_ladder() -> tuple[list[str], dict[str, list[str]]]:
-    """The head and rows of the lab's own table. The steps are computed from its times."""
+_LADDER = ("ms", "GB/s", "speedup", "step", "% of peak")
+
+
+def _their_ladder() -> dict[str, list[str]]:
+    """The rows of the lab's own table. The steps are computed from its times."""
     lecture = experiments.sources()["warp_level_lab"]
     rows = lecture["rows"]
-    head = ["ms", "GB/s", "speedup", "step", "% of peak"]
     body = {}
     for before, row in zip([rows[0], *rows], rows, strict=False):
         step = before["kernel_ms"] / row["kernel_ms"]
         shares = [v for lab, v in lecture["percent_of_peak"].items() if lab in row["name"]]
         figures = f"{row['kernel_ms']:.3f} {row['gb_s']:.2f} {row['speedup']:.2f} {step:.2f}"
         body[row["name"]] = [*figures.split(), str(shares[0]) if shares else ""]
-    return head, body
+    return body
 
 
-def _ladder(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
-    """Head and cells: time, rate, speedup over the first and over the previous rung."""
-    head = ["ms", "GB/s", "speedup", "step", "% of peak"]
+def _ladder(rows: Sequence[Row]) -> list[list[str]]:
+    """The cells: time, rate, speedup over the first and over the previous rung."""
     body = []
     for before, row in zip([rows[0], *rows], rows, strict=False):
         times = (row.median_us / 1e3, row.gb_s, rows[0].median_us / row.median_us)
@@ -166,19 +167,20 @@ def _ladder(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
             [f"{times[0]:.4g}", f"{times[1]:.2f}", f"{times[2]:.2f}", f"{step:.2f}",
              "" if share is None else f"{share:.1f}"]
         )  # fmt: skip
-    return head, body
+    return body
 
 
 def _lab(record: Measured) -> list[Table]:
     first = record.rows[0]
-    more, theirs = _their_ladder()
-    head, body = ([], [[]] * len(record.rows)) if record.printed else _ladder(record.rows)
-    head = [*head, *more] if record.printed else [*head, f"theirs: {more[0]}", *more[1:]]
+    theirs, head = _their_ladder(), ["", *_LADDER]
+    body: list[list[str]] = [[]] * len(record.rows)
+    if not record.printed:
+        body, head = _ladder(record.rows), [*head, f"theirs: {_LADDER[0]}", *_LADDER[1:]]
     rows = [[row.label, *cells, *theirs[row.label]]
             for row, cells in zip(record.rows, body, strict=True)]  # fmt: skip
     title = f"{count(first.n)} int32, {first.block} threads per block"
     notes = _ratio_note(list(zip(record.rows, record.theirs, strict=True)))
-    return [Table(title, ["", *head], rows, notes)]
+    return [Table(title, head, rows, notes)]
 
 
 def _plain_grid(across: str, title: str) -> Callable[[Measured], list[Table]]:

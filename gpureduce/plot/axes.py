@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpureduce.bench.suites import axis as by_axis
+from gpureduce.emulator.explain import Explanation
 from gpureduce.lectures import axes
 from gpureduce.lectures.tables import made_on
 from gpureduce.plot.layout import COLOURS, INK, MARKERS, NO_RUNG, foot, label_ends, log_scale, page
 from gpureduce.plot.panels import panels
 from gpureduce.text import count
-
-if TYPE_CHECKING:
-    from gpureduce.emulator.explain import Explanation
 
 _OURS = ("fast", "exact")
 _TITLES = {1: "each row (axis 1)", 0: "each column (axis 0)"}

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from gpureduce.emulator.explain import Explanation
 from gpureduce.plot.layout import foot, label_ends, looks_of, page
 from gpureduce.plot.panels import panels
-
-if TYPE_CHECKING:
-    from gpureduce.emulator.explain import Explanation
 
 
 def contention(explained: Sequence[Explanation], labels: Sequence[str], title: str = "") -> Any:

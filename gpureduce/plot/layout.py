@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from gpureduce.core import registry
@@ -87,6 +87,16 @@ def foot(figure: Any, text: str) -> Any:
 def three_digits(value: float) -> str:
     """A number with three significant digits, or more if it is 1000 or larger."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def bar_axis(ax: Any, title: str, most: float, form: Callable[[float], str]) -> None:
+    """The x axis and the title of a panel of horizontal bars."""
+    ax.set_title(title, loc="left", fontsize=9.5)
+    ax.set_xlim(0, most)
+    ax.xaxis.set_major_locator(importlib.import_module("matplotlib.ticker").MaxNLocator(3))
+    ax.xaxis.set_major_formatter(lambda value, _: form(value))
+    ax.tick_params(axis="x", labelsize=8)
+    ax.grid(False, axis="y")
 
 
 def label_ends(ax: Any, ends: Sequence[tuple[float, float, str, str]]) -> None:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpureduce.bench import record as records
 from gpureduce.bench.libraries import LOAD_ONLY
 from gpureduce.bench.ratios import MIB, ratios
 from gpureduce.bench.runner import Row
 from gpureduce.bench.suites import exact
+from gpureduce.emulator.explain import Explanation
 from gpureduce.lectures.records import Record, printed
 from gpureduce.lectures.tables import made_on, short_device
 from gpureduce.plot.layout import (
@@ -20,6 +20,7 @@ from gpureduce.plot.layout import (
     FAINT,
     INK,
     MARKERS,
+    bar_axis,
     foot,
     label_ends,
     look,
@@ -28,9 +29,6 @@ from gpureduce.plot.layout import (
     short,
 )
 from gpureduce.text import size_text
-
-if TYPE_CHECKING:
-    from gpureduce.emulator.explain import Explanation
 
 
 def panels(
@@ -54,12 +52,8 @@ def panels(
             ax.barh(at, values, height=thick * 0.9, color=inks)
             for y, value in zip(at, values, strict=True):
                 ax.annotate(f" {short(value)}", (value, y), va="center", fontsize=7.5)
-        ax.set_xlim(0, 1.35 * (max(v for values in series.values() for v in values) or 1))
-        ax.set_title(quantity, loc="left", fontsize=9.5)
-        ax.xaxis.set_major_locator(importlib.import_module("matplotlib.ticker").MaxNLocator(3))
-        ax.xaxis.set_major_formatter(lambda value, _: short(value))
-        ax.tick_params(axis="x", labelsize=8)
-        ax.grid(False, axis="y")
+        most = max(v for values in series.values() for v in values) or 1
+        bar_axis(ax, quantity, 1.35 * most, short)
     axes[0].set_yticks(range(len(labels)), labels, fontsize=9)
     axes[0].set_ylim(len(labels) - 0.45, -0.55)
     names = list(next(iter(table.values())))
@@ -177,13 +171,8 @@ def exact_cost(path: str | Path = "data/exact_h200.json", title: str = "") -> An
             for y, (_, value) in zip(at, bars, strict=True):
                 ax.annotate(f" {name}", (0, y), va="center", fontsize=7.5, color="white")
                 ax.annotate(f" {value:,.0f}", (value, y), va="center", fontsize=7.5)
-        ax.set_title(dtype, loc="left", fontsize=9.5)
-        ax.set_xlim(0, 1.25 * peak)
-        ax.xaxis.set_major_locator(importlib.import_module("matplotlib.ticker").MaxNLocator(3))
-        ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-        ax.tick_params(axis="x", labelsize=8)
+        bar_axis(ax, dtype, 1.25 * peak, "{:,.0f}".format)
         ax.set_xlabel("GB/s", fontsize=8.5)
-        ax.grid(False, axis="y")
     axes[0].set_yticks(range(len(kinds)), kinds, fontsize=9)
     axes[0].set_ylim(len(kinds) - 0.45, -0.55)
     figure.suptitle(title or f"{nbytes // MIB:,} MiB on a card", x=0.01, ha="left", fontsize=11)

@@ -16,7 +16,7 @@ from gpureduce.bench.runner import Contender
 from gpureduce.core import arrays, devices, dtypes, on_device, registry
 from gpureduce.core.plan import Plan, placed
 from gpureduce.core.summation import sum as sum_of
-from gpureduce.emulator.explain import Comparison, Explanation, explain
+from gpureduce.emulator.explain import Explanation, explained
 
 _MOST_COPIES = 1 << 14
 # Pause after which the previous contender's threads sleep. OpenMP's threads spin for some
@@ -282,15 +282,14 @@ def explaining(
 ) -> Contender:
     """A call of `explain`, with sampled blocks or with all of them."""
 
-    def call() -> Explanation | Comparison:
+    def call() -> Explanation:
         dtype = given.conversion.result if given.accumulate else given.array.dtype
-        return explain(
+        return explained(
             row_of(strategy), n=given.array.size, dtype=dtype, block=block or 256, grid=grid,
             input_dtype=given.array.dtype, sample=sample,
         )  # fmt: skip
 
     found = call()
-    assert isinstance(found, Explanation)
     made = _contender(row_of(strategy), of_calls(call), _no_value, "gpureduce emulator")
     made.fields |= {"block": found.block, "grid": found.grid}
     return made

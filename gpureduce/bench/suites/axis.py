@@ -237,7 +237,6 @@ _SECTIONS: dict[str, tuple[str, Callable[[Sequence[Row]], str]]] = {
 
 
 def as_text(made: Row) -> str:
-    """A record as text."""
     by_cub = f"{CUB}: CUB's DeviceSegmentedReduce, by torch.segment_reduce."
     return render.as_text(made, _SECTIONS, notes(made, {CUB: by_cub}))
 
@@ -252,7 +251,6 @@ def notes(made: Row, of_names: Mapping[str, str]) -> list[str]:
 
 
 def suite(arguments: argparse.Namespace) -> Suite:
-    """The suite of the command's options."""
     place = place_of(arguments.device, "--axis", ("numpy",))
     sizes = arguments.sizes or [1 << 28 if place.card else 1 << 16]
     without = "statistics" if place.on and not place.card else "" if place.on else "rungs"

@@ -160,7 +160,6 @@ _OF_WINDOWS = {
 
 
 def as_text(made: Row) -> str:
-    """A record as text."""
     more = _ON_PROCESSORS if made["device"] == "cpu" else by_axis.BESIDE
     rates = functools.partial(by_axis.table, cell=of("gb_s", ".4g"), more=more)
     sections = {
@@ -175,7 +174,6 @@ def as_text(made: Row) -> str:
 
 
 def suite(arguments: argparse.Namespace) -> Suite:
-    """The suite of the command's options."""
     place = place_of(arguments.device, "--scan", ("numpy", "pandas", "bottleneck"), "cpu")
     sizes = arguments.sizes or [1 << 28 if place.card else 1 << 16 if place.on else 1 << 22]
     dtypes, on_processors = arguments.dtypes or _DTYPES, place.on is None

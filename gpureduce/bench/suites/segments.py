@@ -335,7 +335,6 @@ def comparison(case: Case) -> Callable[[str, Any], None]:
 
 
 def groups(place: Place, chosen: Sequence[Case], repeats: int, cub: Path | None) -> list[Group]:
-    """A group for each case."""
     return [
         Group(
             f"{case.dtype} {case.segments} {case.ids}",
@@ -406,7 +405,6 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def as_text(made: Row) -> str:
-    """A record as text."""
     rows = made["rows"]
     sizes = ", ".join(f"{n:,}" for n in dict.fromkeys(row["n"] for row in rows))
     clocked = made["device"] == "cuda" and any(row["source"] == "perf_counter" for row in rows)
@@ -418,7 +416,6 @@ def as_text(made: Row) -> str:
 
 
 def suite(arguments: argparse.Namespace) -> Suite:
-    """The suite of the command's options."""
     place = place_of(arguments.device, "--segments", ("numpy", "torch"), "cpu")
     cub = arguments.cub and Path(arguments.cub).resolve()
     if cub and not cub.is_file():

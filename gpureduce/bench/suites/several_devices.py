@@ -239,7 +239,6 @@ _MORE: dict[str, tuple[str, dict[str, Cell]]] = {
 
 
 def as_text(made: Row) -> str:
-    """A record as tables."""
 
     def text(more: dict[str, Cell], rows: Sequence[Row]) -> str:
         return as_table(listing(rows, _HEAD | more), ("by", "dtype"))
@@ -258,7 +257,6 @@ def devices_of(names: Sequence[str]) -> list[devices.Device]:
 
 
 def suite(arguments: argparse.Namespace) -> Suite:
-    """The suite of the command's options."""
     os.environ.setdefault("NCCL_NVLS_ENABLE", "0")  # multicast is not to be had on every machine
     dtypes = arguments.dtypes or _DTYPES
     nbytes = [n * named(dtypes[0]).itemsize for n in arguments.sizes or ()]

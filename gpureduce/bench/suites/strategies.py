@@ -51,7 +51,6 @@ def with_ceiling(made: Row, ceiling: float | None) -> Row:
 
 
 def suite(arguments: argparse.Namespace) -> Suite:
-    """The suite of the command's options."""
     measure = arguments.measure or ["kernel"]
     everything = arguments.peers == [] or (arguments.peers is None and "call" in measure)
     peers = ["all"] if everything else arguments.peers or []
