@@ -18,10 +18,7 @@ _OF_A_THREAD = r"threadIdx|thread_rank|laneid"
 
 def _start(code: str, line: int) -> int:
     """The index at which a line starts."""
-    at = 0
-    for _ in range(line - 1):
-        at = code.find("\n", at) + 1
-    return at
+    return sum(map(len, code.split("\n")[: line - 1])) + line - 1
 
 
 def _heads(code: str, first: int, at: int) -> Iterator[tuple[str, str, int, int]]:

@@ -6,7 +6,7 @@ import dataclasses
 import os
 import time
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy.typing as npt
 
@@ -20,7 +20,7 @@ from gpureduce.kernels.kernel import Kernel, kernel
 from gpureduce.kernels.trials import Case, Failure
 from gpureduce.kernels.types import Pair
 from gpureduce.kernels.verdict import Verdict
-from gpureduce.kernels.worker import Job, Loaded
+from gpureduce.kernels.worker import Job
 
 _QUIET_S = 5.0  # without a word from the process for kernels: the kernel hangs
 _CARD_QUIET_S = 20.0  # the same on a card, where all rungs are timed in turns
@@ -108,12 +108,7 @@ def _checked_on_card(
     outcome = process.run(job)
     if outcome.error is not None:
         raise outcome.error
-    told = _told(outcome)
-    failures = list(told.get("failure", []))
-    cases = told.get("case", [])
-    if outcome.ended:
-        last = cases[-1] if cases else _NO_CASE
-        failures.append(Failure(last, fault=outcome.ended, ended=True))
+    told, failures = outcome.told, _failures(outcome)
     dtype, times = told.get("times", [("", ())])[0]
     right = outcome.result is True
     result = CardResult(card.name, sum(told.get("tried", [])), dtype, times, right=right)
@@ -131,27 +126,25 @@ def _examined(job: Job, where: Domain) -> process.Outcome:
     If it is right for the others, they are its condition. Otherwise the first outcome counts.
     """
     outcome = process.run(job)
-    cases = _told(outcome).get("case", [])
-    if outcome.ended and ("stage", "counts") in outcome.told:  # all that counts for right or wrong
-        outcome.told.append(("no counts", outcome.ended))
+    if outcome.ended and "counts" in outcome.told.get("stage", []):  # right or wrong is known
+        outcome.told["no counts"] = [outcome.ended]
         outcome.ended = ""
-    if not outcome.ended or not cases:
+    if not outcome.ended or "case" not in outcome.told:
         return outcome
-    last = cases[-1]
+    last = outcome.told["case"][-1]
     narrowed = conditions.without(where, last.block)
     may_be_slow = "took more than" in outcome.ended and not last.block & (last.block - 1)
     if narrowed is None or may_be_slow:  # how long it takes is no condition
         return outcome
     arguments = (*job.arguments[:3], narrowed, *job.arguments[4:])
     again = process.run(dataclasses.replace(job, arguments=arguments))
-    told = _told(again)
+    told = again.told
     condition, reasons, wrong = told.get("condition", [(narrowed.condition, {}, ())])[0]
     if again.ended or not ((again.result and "races" not in told) or "condition" in told):
         return outcome
-    ended = Failure(last, fault=outcome.ended, ended=True)
-    reasons = {**reasons, "blocks": ended}
-    kept = [row for row in again.told if row[0] not in ("condition", "where")]
-    again.told = [*kept, ("condition", (condition, reasons, tuple({last.block, *wrong})))]
+    reasons = {**reasons, "blocks": _failures(outcome)[-1]}
+    told.pop("where", None)
+    told["condition"] = [(condition, reasons, tuple({last.block, *wrong}))]
     return again
 
 
@@ -162,7 +155,7 @@ def _may_be_others(chosen: Kernel, outcome: process.Outcome) -> bool:
     return (
         chosen.options["elements"] != "many"
         and (chosen.scans or chosen.options.get("alone") != "yes")
-        and ("condition" not in _told(outcome) and "other" not in _told(outcome))
+        and outcome.told.keys().isdisjoint(("condition", "other"))
     )
 
 
@@ -171,8 +164,9 @@ def _with_other_elements(
 ) -> tuple[Kernel, process.Outcome]:
     """The kernel and the outcome with elements per thread that make it right; else as before."""
     others = [chosen.with_elements(count) for count in options.PER_THREAD]
-    loaded = cast("Loaded", job.kernel)
-    rows = [(dataclasses.replace(loaded, traits=other.traits), other.domain) for other in others]
+    rows = [
+        (dataclasses.replace(job.kernel, traits=other.traits), other.domain) for other in others
+    ]
     probe = dataclasses.replace(job, function="first_right", arguments=(job.arguments[0], rows))
     at = process.run(probe).result
     if at is None or at < 0 or others[at].options == chosen.options:
@@ -181,20 +175,19 @@ def _with_other_elements(
         job, kernel=rows[at][0], arguments=(*job.arguments[:3], rows[at][1], *job.arguments[4:])
     )
     outcome = _examined(job, rows[at][1])
-    told = _told(outcome)
+    told = outcome.told
     if not outcome.result and "condition" not in told:
         return chosen, before
     said = f"each thread adds {others[at].options['elements']} elements: elements= says so"
-    outcome.told.insert(0, ("remarks", (said, *told.get("remarks", [()])[0])))
+    told["remarks"] = [(said, *told.get("remarks", [()])[0])]
     return others[at], outcome
 
 
-def _told(outcome: process.Outcome) -> dict[str, list[Any]]:
-    """The messages of a job, by kind."""
-    told: dict[str, list[Any]] = {}
-    for kind, what in outcome.told:
-        told.setdefault(kind, []).append(what)
-    return told
+def _failures(outcome: process.Outcome) -> list[Failure]:
+    """The failures of a job; the last one is the end of its process, if that was no result."""
+    last = outcome.told.get("case", [_NO_CASE])[-1]
+    ended = [Failure(last, fault=outcome.ended, ended=True)] if outcome.ended else []
+    return [*outcome.told.get("failure", []), *ended]
 
 
 @named_keywords
@@ -312,13 +305,13 @@ def check(
     runs = not any(failure.fault for failure in verdict.failures) and not chosen.obsolete
     runs = runs and not chosen.scans
     if card is not None and runs and not (verdict.condition and verdict.condition.lockstep):
-        where = verdict.domain
-        if verdict.condition:
-            where = dataclasses.replace(where, condition=verdict.condition)
+        where = verdict.domain.under(verdict.condition)
         verdict = _checked_on_card(
             verdict, chosen, card, pairs, (subjects, results, seed, where), device
         )
-    return verdict.timed(compiled - start, time.perf_counter() - start)
+    return dataclasses.replace(
+        verdict, compile_s=compiled - start, seconds=time.perf_counter() - start
+    )
 
 
 def _numbers(chosen: Kernel) -> list[str]:
@@ -330,14 +323,11 @@ def _numbers(chosen: Kernel) -> list[str]:
 def _verdict(
     chosen: Kernel, wanted: list[str], outcome: process.Outcome, how: tuple[bool, Condition]
 ) -> Verdict:
-    told = _told(outcome)
+    told = outcome.told
     cases = told.get("case", [])
     found = told.get("races", [None])[0]
     compared = told.get("counts", [None])[0]
-    failures = list(told.get("failure", []))
-    if outcome.ended:
-        last = cases[-1] if cases else _NO_CASE
-        failures.append(Failure(last, fault=outcome.ended, ended=True))
+    failures = _failures(outcome)
     wants_hint, assumed = how
     condition, reasons, wrong = told.get("condition", [(None, {}, ())])[0]
     right = not failures and found is None

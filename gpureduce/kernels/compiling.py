@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from gpureduce import _emulator, _emulator_traced
+from gpureduce.core import json_files, text_files
 from gpureduce.kernels import compiler_process
 from gpureduce.kernels.emulated_text import for_the_emulator
 from gpureduce.kernels.programs import modern
@@ -134,12 +135,9 @@ extern "C" __attribute__((visibility("default"))) void gr_user_kernels(gr_kernel
 """
 
 
-@functools.cache
-def recipe() -> dict[str, Any]:
-    """The headers and flags of this build of gpureduce: setup.py writes them."""
-    text = (Path(__file__).parents[1] / "_headers.json").read_text()
-    found: dict[str, Any] = json.loads(text)
-    return found
+def recipe() -> Any:
+    """The headers and flags of this build of gpureduce."""
+    return json_files.packaged("_headers.json")
 
 
 def cache_folder() -> Path:
@@ -242,19 +240,10 @@ def header_folder() -> Path:
     files: dict[str, str] = recipe()["files"]
     key = key_of([json.dumps(files, sort_keys=True)])
     folder = cache_folder() / f"headers-{key}"
-    if _has(folder, files):
-        return folder
-    made = Path(tempfile.mkdtemp(dir=cache_folder()))
-    for name, text in files.items():
-        (made / name).parent.mkdir(parents=True, exist_ok=True)
-        (made / name).write_text(text, "utf-8")
-    try:
-        made.rename(folder)
-    except OSError:  # another process was faster, or files are spoiled
-        for name in files:
+    if not _has(folder, files):
+        for name, text in files.items():  # other processes write the same
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            os.replace(made / name, folder / name)
-        shutil.rmtree(made)
+            text_files.write(folder / name, text)
     return folder
 
 
@@ -340,12 +329,6 @@ _ANY_POINTER = """struct gr_any_pointer {
     }
 };
 """
-_IN_OUR_ORDER = """GLOBAL void gr_in_order_NUMBER(const type_LOAD *in, type_ACC *out, size_t n,
-                                               type_ACC *work, unsigned *ticket)
-{
-    KERNEL(ARGUMENTS);
-}
-"""
 
 
 def in_our_order(signature: Signature, pair: tuple[str, str], is_device: bool) -> str:
@@ -356,14 +339,12 @@ def in_our_order(signature: Signature, pair: tuple[str, str], is_device: bool) -
     numbers = LAUNCH | {"n": f"n / {signature.per_n}" if signature.per_n > 1 else "n"}
     passed = [numbers.get(one.role, f"gr_any_pointer{{{one.role}}}")
               for one in signature.parameters]  # fmt: skip
+    load, acc, kind = *pair, "__global__" if is_device else "static"
     for number, (_, name) in enumerate(instances(signature, pair)):
-        text = _IN_OUR_ORDER
-        for word, now in (
-            ("NUMBER", str(number)), ("LOAD", pair[0]), ("ACC", pair[1]), ("KERNEL", f"::{name}"),
-            ("ARGUMENTS", ", ".join(passed)), ("GLOBAL", "__global__" if is_device else "static"),
-        ):  # fmt: skip
-            text = text.replace(word, now)
-        texts.append(text)
+        texts.append(
+            f"{kind} void gr_in_order_{number}(const type_{load} *in, type_{acc} *out, size_t n, "
+            f"type_{acc} *work, unsigned *ticket)\n{{\n    ::{name}({', '.join(passed)});\n}}\n"
+        )
     return "\n".join(texts)
 
 

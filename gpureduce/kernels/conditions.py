@@ -131,10 +131,8 @@ def parsed(given: object) -> Condition:
         if plain.isdecimal() and int(plain) in BLOCKS:
             found = replace(found, only=(*found.only, int(plain)))
         elif bound and int(bound[2]) in BLOCKS:
-            low, high = (found.least, found.most)
             size = int(bound[2])
-            low, high = (size, high) if bound[1] == "least" else (low, size)
-            found = replace(found, least=low, most=high)
+            found = replace(found, least=size) if bound[1] == "least" else replace(found, most=size)
         elif plain == "powers_of_two":
             found = replace(found, powers=True)
         elif plain == "full_blocks":
@@ -165,6 +163,10 @@ class Domain:
         sizes = n in self.sizes if self.sizes else n % self.multiple == 0
         sizes = sizes and (n <= part or not self.within)
         return sizes and where.allows_block(block) and (fills or not where.full)
+
+    def under(self, condition: Condition | None) -> Domain:
+        """The same under another condition; as it is for None."""
+        return replace(self, condition=condition) if condition is not None else self
 
     def rounded(self, n: int) -> int:
         """The next multiple of the elements of a vector."""

@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gpureduce.core import text_files
 from gpureduce.hardware import toolkit
 from gpureduce.kernels import compiler_process, compiling, nvrtc, programs
 from gpureduce.kernels.compiling import Source
@@ -74,7 +75,8 @@ def cubin(
         code = _by_nvrtc(compiler, source, text, names, pair, arch)
     else:
         code = _by_nvcc(str(nvcc), source, text, names, arch)
-    _store(path, code)
+    with text_files.replacing(path) as file:
+        file.write(code)
     compiling.prune()
     return Cubin(path, _symbols(code, signature, blocks))
 
@@ -100,12 +102,6 @@ def _missing(by: str | None) -> str:
 @functools.cache
 def _version(nvcc: str) -> str:
     return compiler_process.version([nvcc])
-
-
-def _store(path: Path, code: bytes) -> None:
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-        file.write(code)
-    os.replace(file.name, path)
 
 
 def _refused(said: str, file: str) -> KernelError:

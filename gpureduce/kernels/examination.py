@@ -97,6 +97,12 @@ class _Found:
         subjects = [one.by_host() for one in self.subjects]
         return _Found(subjects, self.results, self.where, self.tell, self.text)
 
+    def examined(self, subject: Subject, case: Case, orders: Sequence[str], **how: Any) -> Races:
+        """The findings of the race detector in one launch, by some orders of threads."""
+        result = self.results[self.subjects.index(subject)]
+        return races.examine(_emulator_traced, subject.strategy, case.n, subject.dtype,
+                             (case.block, case.grid), orders, result, **how)  # fmt: skip
+
     def look(
         self, which: Iterable[tuple[int, int, int]], orders: tuple[str, ...], every: bool
     ) -> None:
@@ -107,12 +113,10 @@ class _Found:
             if took * (n / largest) ** 2 > _MOST_LOOK_S:
                 continue
             start = time.process_time()
-            self.tell("case", Case(n, block, grid, " and ".join(orders), "races", subject.dtype))
+            case = Case(n, block, grid, " and ".join(orders), "races", subject.dtype)
+            self.tell("case", case)
             try:
-                found = races.examine(
-                    _emulator_traced, subject.strategy, n, subject.dtype, (block, grid), orders,
-                    self.results[0], stops=True, reset=variables.restore,
-                )  # fmt: skip
+                found = self.examined(subject, case, orders, stops=True, reset=variables.restore)
             except MemoryError:  # of smaller launches all accesses were seen
                 if self.looked:
                     return
@@ -143,10 +147,8 @@ class _Found:
             return False
         self.tell("stage", "excused races")
         subject, orders = self.subjects[0], ("reverse", "random 1")
-        found = races.examine(
-            _emulator_traced, subject.strategy, looked.n, subject.dtype,
-            (looked.block, looked.grid or 0), orders, self.results[0], reset=variables.restore,
-        )  # fmt: skip
+        case = Case(looked.n, looked.block, looked.grid or 0, "", "races", subject.dtype)
+        found = self.examined(subject, case, orders, reset=variables.restore)
         return len(found.wrong | found.faults) == len(orders)
 
 
@@ -244,7 +246,7 @@ def examine(
     tell("looked", [(one.n, one.block, one.grid or 0) for one in found.looked])
     if found.races is not None:
         tell("races", found.races)
-    there = replace(where, condition=condition) if condition else where
+    there = where.under(condition)
     sound = [one for one in found.looked if not one.wrong and there.allows(one.block, one.n)]
     tell("remarks", tuple(_by_line(remark for one in sound for remark in one.remarks)))
     tell("stage", "counts")
@@ -269,8 +271,7 @@ def first_right(
 ) -> int:
     """The first row with which a kernel is right where n fills its blocks; -1 if there is none."""
     for at, (loaded, where) in enumerate(rows):
-        first = trials.subject_of(loaded.strategy(), *subjects[0], "")
-        subject = _Found([first], (), where, tell, "").by_host().subjects[0]
+        subject = trials.subject_of(loaded.strategy(), *subjects[0], "").by_host()
         dtype = subject.dtype
         for block in trials.tried_blocks(where):
             tell("elements", where.per_thread)
@@ -317,11 +318,7 @@ def _with_unwritten(found: _Found, subject: Subject, failure: Failure) -> Failur
     """A failure with the read of unwritten shared memory that may explain it."""
     if failure.fault or failure.counted:
         return failure
-    case = failure.case
-    seen = races.examine(
-        _emulator_traced, subject.strategy, case.n, case.dtype, (case.block, case.grid),
-        (case.order,), found.results[found.subjects.index(subject)],
-    )  # fmt: skip
+    seen = found.examined(subject, failure.case, (failure.case.order,))
     told = [faults.readable(trials.told(fault), found.text) for fault in seen.faults.values()]
     told += [_split(barrier) for barrier in seen.barriers]
     if failure.got == "nan" or not subject.is_float:  # an unwritten float is nan
@@ -392,20 +389,23 @@ def _all_race_cases(found: _Found) -> Iterator[tuple[int, int, int]]:
 
 def _holds(found: _Found, condition: Condition, seed: int) -> bool:
     """Whether nothing fails or races under a condition, on cases that were not used to find it."""
-    where = replace(found.where, condition=condition)
-    for one in found.looked:
-        if where.allows(one.block, one.n) and _speaks_against(condition, one):
-            return False
+    where = found.where.under(condition)
+    if any(_speaking_against(found, condition)):
+        return False
     count = _FRESH // len(found.subjects)
     before = len(found.tries)
     found.try_all(lambda s: trials.drawn(s, where, count, seed), condition.lockstep)
     return all(tried.right for tried in found.tries[before:])
 
 
-def _speaks_against(condition: Condition, looked: Races) -> bool:
-    """Whether a launch that a condition allows has a fault or a race that it does not excuse."""
-    in_step = condition.lockstep and all(map(_relies_on_lockstep, looked.races))
-    return bool(looked.barriers or looked.faults or (looked.races and not in_step))
+def _speaking_against(found: _Found, condition: Condition) -> Iterator[Races]:
+    """The launches that a condition allows, with a fault or a race that it does not excuse."""
+    where = found.where.under(condition)
+    for one in found.looked:
+        in_step = condition.lockstep and all(map(_relies_on_lockstep, one.races))
+        has_any = one.barriers or one.faults or (one.races and not in_step)
+        if has_any and where.allows(one.block, one.n):
+            yield one
 
 
 def _learns(found: _Found, condition: Condition) -> bool:
@@ -413,10 +413,8 @@ def _learns(found: _Found, condition: Condition) -> bool:
 
     Races in launches that it allows count as wrong tries.
     """
-    where = replace(found.where, condition=condition)
-    for one in found.looked:
-        if where.allows(one.block, one.n) and _speaks_against(condition, one):
-            found.tries.append(Try(one.block, one.n, condition.lockstep, right=False))
+    for one in _speaking_against(found, condition):
+        found.tries.append(Try(one.block, one.n, condition.lockstep, right=False))
     return conditions.weakest(found.where, found.tries, condition.lockstep) != condition
 
 
@@ -424,9 +422,9 @@ def _tell_condition(found: _Found, condition: Condition) -> None:
     """The condition, and for each of its parts the smallest failure where only that is not met."""
     where, own = found.where, condition.lockstep
     reasons: dict[str, Failure] = {}
-    any_block = replace(condition, **_blocks_of(where.condition))
-    rows = {part: replace(condition, **{part: getattr(where.condition, part)})
-            for part in ("least", "most", "only", "powers")}  # fmt: skip
+    tried = {part: getattr(where.condition, part) for part in ("least", "most", "only", "powers")}
+    any_block = replace(condition, **tried)
+    rows = {part: replace(condition, **{part: value}) for part, value in tried.items()}
     rows |= {"blocks": any_block, "sizes": replace(condition, full=where.condition.full)}
     for part, without in rows.items():
         failures = [
@@ -436,7 +434,7 @@ def _tell_condition(found: _Found, condition: Condition) -> None:
             and not where.allows(failure.case.block, failure.case.n, condition)
         ]  # fmt: skip
         if failures and without != condition and (part != "blocks" or not reasons):
-            reasons[part] = _reason(found, failures, condition, replace(where, condition=without))
+            reasons[part] = _reason(found, failures, condition, where.under(without))
     wrong = {
         t.block
         for t in found.tries
@@ -444,10 +442,6 @@ def _tell_condition(found: _Found, condition: Condition) -> None:
         if where.allows(t.block, t.n, any_block)
     }
     found.tell("condition", (condition, reasons, tuple(sorted(wrong))))
-
-
-def _blocks_of(condition: Condition) -> dict[str, Any]:
-    return {name: getattr(condition, name) for name in ("powers", "least", "most", "only")}
 
 
 def _reason(

@@ -189,10 +189,6 @@ def _reason(row: Row) -> str:
     return f"<details>{summary}{verdict_html.text(more)}</details>"
 
 
-def _code_lines(text: str) -> int:
-    return sum(1 for line in without_comments(text).splitlines() if line.strip())
-
-
 @dataclass(frozen=True)
 class _Count:
     """What was counted for one size and block, and whether its sum is wrong."""
@@ -271,7 +267,7 @@ def _judge_text(rule: str, text: str) -> tuple[bool, str] | None:
         return there == (words[0] == "use"), f"{words[1]} is {'' if there else 'not '}there"
     found = RULE.fullmatch(rule)
     if found and found["name"] == "lines":
-        count = _code_lines(text)
+        count = sum(1 for line in without_comments(text).splitlines() if line.strip())
         return _holds(found, count), f"{count} lines of code"
     return None
 
@@ -429,9 +425,7 @@ def grade(
     verdict = dataclasses.replace(verdict, advises=wanted.hints)
     counts = _Counts()
     if verdict:
-        where = verdict.domain
-        if verdict.condition is not None:
-            where = dataclasses.replace(where, condition=verdict.condition)
+        where = verdict.domain.under(verdict.condition)
         counts = _counted(chosen, verdict.dtypes[0], where, wanted.n, seed)
     both = [(one, _judge(one.rule, chosen.text, verdict, counts)) for one in wanted.rules]
     earns = any(judged and judged[0] and not one.given for one, judged in both)

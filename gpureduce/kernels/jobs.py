@@ -17,7 +17,7 @@ from gpureduce.core.plan import Plan
 from gpureduce.core.registry import Strategy
 from gpureduce.core.results import SumResult
 from gpureduce.core.schedule import Schedule
-from gpureduce.emulator.explain import explain
+from gpureduce.emulator.explain import explained
 from gpureduce.emulator.races import races
 from gpureduce.emulator.replay_steps import Recording, record
 from gpureduce.kernels.trials import Case, Failure, subject_of
@@ -36,7 +36,7 @@ def add(strategy: Strategy, _: Tell, array: Any, order: Schedule, **named: Any) 
 def count(strategy: Strategy, _: Tell, **named: Any) -> Any:
     """The counts. All blocks run: which ones of a kernel do the same is not known."""
     named["sample"] = False
-    return explain(strategy, **named)  # type: ignore[arg-type]
+    return explained(strategy, **named)
 
 
 def count_cases(

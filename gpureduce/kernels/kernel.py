@@ -40,13 +40,6 @@ from gpureduce.lazy_import import load
 
 __all__ = ["Kernel", "KernelError", "Limits", "kernel"]
 
-_DTYPES_OF = {
-    ("f32", "f32"): ("float32",),
-    ("f64", "f64"): ("float64",),
-    ("u32", "u32"): ("int32", "uint32"),
-}
-
-
 _WIDE = registry.STRATEGIES["scan_warp"].dtypes  # of running sums
 _MANY = 2**16  # elements, each of whose sums takes long
 _FEWER = 2**13  # elements that are few enough for many sums
@@ -111,10 +104,10 @@ class Kernel(registry.UserKernel):
     def dtypes(self) -> tuple[str, ...]:
         """The dtypes of elements that it takes; the first is the default."""
         if self.signature.pair:
-            load, acc = self.signature.pair
-            own = [name for name, tag in TAG_OF_DTYPE.items() if tag == load]
-            own.sort(key=lambda name: name == "bool")  # which shows fewer mistakes
-            return _DTYPES_OF.get((load, acc), tuple(own))
+            if self.signature.pair == ("u32", "u32"):
+                return ("int32", "uint32")
+            own = [n for n, tag in TAG_OF_DTYPE.items() if tag == self.signature.pair[0]]
+            return tuple(sorted(own, key=lambda name: name == "bool"))  # which shows fewer mistakes
         if self.scans:
             return _WIDE
         return ("int32", *(name for name in registry.DTYPES if name != "int32"))
@@ -141,9 +134,10 @@ class Kernel(registry.UserKernel):
         first = (LOAD_TAGS[conversion.load], ACC_TAGS[conversion.acc])
         own = self.signature.pair
         if own and first != own:
+            hint = ' with dtype="int32" or "uint32"' if own == ("u32", "u32") else ""
             raise TypeError(
                 f"{self.name} sums {own[0]} in {own[1]}: pass an array of "
-                f"{' or '.join(self.dtypes)}{self._hint(own)}, not of {source.name} for a sum in "
+                f"{' or '.join(self.dtypes)}{hint}, not of {source.name} for a sum in "
                 f"{conversion.result.name}"
             )
         if self.signature.types == 1 and first[0] != first[1]:
@@ -152,10 +146,6 @@ class Kernel(registry.UserKernel):
                 f"{conversion.result.name}: pass dtype={source.name!r}"
             )
         return [first] if own else list(dict.fromkeys([first, (first[1], first[1])]))
-
-    @staticmethod
-    def _hint(pair: tuple[str, str]) -> str:
-        return ' with dtype="int32" or "uint32"' if pair == ("u32", "u32") else ""
 
     @property
     def finishes(self) -> tuple[str, ...]:

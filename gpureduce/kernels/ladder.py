@@ -6,13 +6,12 @@ import functools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from gpureduce import _host
 from gpureduce.core import registry
 from gpureduce.core.registry import Strategy
 from gpureduce.emulator.counts import StrategyCounts
-from gpureduce.emulator.explain import explain
+from gpureduce.emulator.explain import explained
 
 N, BLOCK = 2**16, 256
 _COMPARED = (
@@ -124,7 +123,7 @@ def _rung(counts: StrategyCounts) -> Rung:
 def rungs(dtype: str, block: int) -> tuple[Rung, ...]:
     """The ladder's rungs, counted."""
     return tuple(
-        _rung(explain(name, n=N, block=block, dtype=dtype))  # type: ignore[arg-type]
+        _rung(explained(name, n=N, block=block, dtype=dtype))
         for name in LADDER
         if dtype in registry.STRATEGIES[name].dtypes
     )
@@ -140,9 +139,9 @@ def compare(
     strategy: Strategy, dtype: str, input_dtype: str, finish: str | None, block: int = BLOCK
 ) -> Comparison:
     """Counts the kernel, all of its blocks, and finds its place."""
-    counted: Any = explain(
-        strategy,  # type: ignore[arg-type]
-        n=N, block=block, dtype=dtype, input_dtype=input_dtype, finish=finish, sample=False,
+    counted = explained(
+        strategy, n=N, block=block, dtype=dtype, input_dtype=input_dtype, finish=finish,
+        sample=False,
     )  # fmt: skip
     own = _rung(counted)
     own = Rung("(yours)", own.counters, own.costs)

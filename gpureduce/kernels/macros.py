@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gpureduce.kernels.source_text import (
     KernelError,
-    blank,
+    blanked,
     closing,
     line_at,
     number,
@@ -68,11 +68,9 @@ def with_specifiers(text: str) -> str:
     chosen = {name for name, one in known.items() if _SPECIFIER.search(one.body)}
     while more := {name for name in known.keys() - chosen if words_in(known[name].body) & chosen}:
         chosen |= more
-    for _, one in _macros(text, code):
-        if _SPECIFIER.search(one.body) or words_in(one.body) & chosen:
-            start, end = one.span
-            text = text[:start] + blank(text[start:end]) + text[end:]
-    return _expanded(text, {name: known[name] for name in chosen})
+    spans = [one.span for _, one in _macros(text, code)
+             if _SPECIFIER.search(one.body) or words_in(one.body) & chosen]  # fmt: skip
+    return _expanded(blanked(text, spans), {name: known[name] for name in chosen})
 
 
 def expanded(code: str) -> str:

@@ -10,11 +10,11 @@ from typing import Any
 from gpureduce.kernels import compiling, conditions, process, programs, signature
 from gpureduce.kernels.check import check
 from gpureduce.kernels.kernel import Kernel, Limits, kernel
-from gpureduce.kernels.options import OPTIONS
+from gpureduce.kernels.options import OF_CHECK, OPTIONS
 from gpureduce.kernels.verdict import Verdict
 
 
-def _usage_error(message: str) -> Exception:
+def _usage_error(message: object) -> Exception:
     """An error that IPython shows without a traceback."""
     from IPython.core.error import UsageError  # this runs in IPython only
 
@@ -29,14 +29,9 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="%%kernel", add_help=False, allow_abbrev=False)
     parser.add_argument("name", help="the variable that holds the kernel")
-    parser.add_argument("--dtype", nargs="+", help="the elements' dtypes")
     parser.add_argument("--no-check", action="store_true", help="only make the kernel")
-    parser.add_argument("--no-hint", action="store_true", help="do not tell what to try next")
-    parser.add_argument("--seed", type=int, default=0, help="draws some of the sizes")
-    for option, values in OPTIONS.items():
-        parser.add_argument(f"--{option}", choices=values, help="as in gpureduce.kernel")
-    for option in (*conditions.KEYS, "assume"):
-        parser.add_argument(f"--{option}", help="as in gpureduce.check")
+    for option, how in OF_CHECK.items():
+        parser.add_argument(option, **how)
     return parser
 
 
@@ -55,13 +50,6 @@ def kernel_of_cell(given: argparse.Namespace, cell: str, limits: Limits | None =
     one_of_them = given.name if given.name in names else None
     options: dict[str, Any] = {name: getattr(given, name) for name in (*OPTIONS, *conditions.KEYS)}
     return kernel(text, one_of_them, limits=limits, **options)
-
-
-def _compiler() -> None:
-    try:
-        compiling.compiler()
-    except RuntimeError as error:
-        raise _usage_error(str(error)) from None
 
 
 def load_ipython_extension(shell: Any) -> None:
@@ -88,14 +76,17 @@ def load_ipython_extension(shell: Any) -> None:
         try:
             given = arguments(line)
         except ValueError as error:
-            raise _usage_error(str(error)) from None
+            raise _usage_error(error) from None
         made = kernel_of_cell(given, cell)
         shell.user_ns[given.name] = made
         if given.no_check:
             return None
-        _compiler()
+        try:
+            compiling.compiler()
+        except RuntimeError as error:
+            raise _usage_error(error) from None
         return check(
-            made, given.dtype, hint=not given.no_hint, seed=given.seed, assume=given.assume or ""
+            made, given.dtype, hint=not given.no_hint, seed=given.seed, assume=given.assume
         )
 
     process.start()

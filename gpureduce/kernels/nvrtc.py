@@ -35,11 +35,13 @@ class Nvrtc:
         self._call("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
         self.version = f"NVRTC {major.value}.{minor.value}"
 
-    def _call(self, name: str, *arguments: object) -> None:
+    def _call(self, name: str, *arguments: object) -> bool:
+        """Whether a call went well. Raises unless it did, or the compiler refuses the text."""
         code = getattr(self._library, name)(*arguments)
-        if code:
+        if code not in (0, _COMPILATION_FAILED):
             said = self._library.nvrtcGetErrorString(code).decode()
             raise RuntimeError(f"{name} of {self.path} failed: {said}")
+        return not code
 
     def _bytes(self, program: _Program, what: str) -> bytes:
         size = ctypes.c_size_t()
@@ -75,13 +77,9 @@ class Nvrtc:
         try:
             for kernel in kernels:
                 self._call("nvrtcAddNameExpression", program, kernel.encode())
-            code = self._library.nvrtcCompileProgram(program, len(options), _texts(options))
-            if code == _COMPILATION_FAILED:
+            if not self._call("nvrtcCompileProgram", program, len(options), _texts(options)):
                 log = self._bytes(program, "ProgramLog")
                 raise Refused(log.rstrip(b"\0").decode(errors="replace"))
-            if code:
-                said = self._library.nvrtcGetErrorString(code).decode()
-                raise RuntimeError(f"nvrtcCompileProgram of {self.path} failed: {said}")
             return self._bytes(program, "CUBIN")
         finally:
             self._library.nvrtcDestroyProgram(ctypes.byref(program))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,32 +14,9 @@ from gpureduce.core.devices import Device
 from gpureduce.core.plan import Arguments
 from gpureduce.core.results import SumResult
 from gpureduce.kernels import cubins
-from gpureduce.kernels.compiling import Source
-from gpureduce.kernels.signature import Signature
 from gpureduce.kernels.types import ACC_OF, LOAD_OF, Pair
 
-
-class _Kernel(Protocol):
-    """A kernel that a user writes, as far as it has to be known here."""
-
-    @property
-    def text(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def source(self) -> Source: ...
-    @property
-    def signature(self) -> Signature: ...
-    @property
-    def traits(self) -> int: ...
-    @property
-    def dtypes(self) -> tuple[str, ...]: ...
-    @property
-    def finishes(self) -> tuple[str, ...]: ...
-    @property
-    def pair(self) -> tuple[int, int] | None: ...
-    def pairs(self, source: np.dtype[Any], wanted: Any) -> Sequence[Pair]: ...
-
+_Kernel = Any  # a kernel.Kernel, whose module imports this one
 
 _lock = threading.Lock()
 # By text, headers, launch and architecture: the strategy, and the pairs of types that are loaded.
@@ -92,14 +69,11 @@ def place(kernel: _Kernel, device: Device, source: np.dtype[Any], wanted: Any) -
     return strategy(kernel, device, kernel.pairs(source, wanted))
 
 
-def _may_lie_there(arr: object) -> bool:
-    return hasattr(arr, "__cuda_array_interface__") or hasattr(arr, "__dlpack_device__")
-
-
 def _add_gpu_array(kernel: _Kernel, arr: Any, call: Arguments) -> SumResult | None:
     """The sum of an array that lies on a GPU; None for other arrays."""
     cards = [device for device in devices.devices() if device.backend == "cuda"]
-    if not cards or not _may_lie_there(arr):
+    may_lie_there = hasattr(arr, "__cuda_array_interface__") or hasattr(arr, "__dlpack_device__")
+    if not cards or not may_lie_there:
         return None
     first = devices.choose_device(call.device) if call.device else cards[0]
     row = strategy(kernel, first, [])

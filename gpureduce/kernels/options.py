@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from gpureduce import _host
 from gpureduce.kernels import conditions
@@ -35,6 +36,21 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "alone": ("yes", "no"),
     "operation": ("sum", "cumsum"),
 }
+# Of `check`, on the command line and behind %%kernel.
+OF_CHECK: dict[str, dict[str, Any]] = {
+    "--dtype": {"nargs": "+", "metavar": "DTYPE", "help":
+        "the elements' dtypes (default: int32 and float32, or the kernel's own)"},
+    **{f"--{option}": {"choices": values, "help": "as in gpureduce.kernel"}
+       for option, values in OPTIONS.items()},
+    "--blocks": {"help":
+        "where it is to be right: 64,128,256 or powers_of_two, at_least_64, at_most_256"},
+    "--sizes": {"help": "where it is to be right: full_blocks, or 1000,4096"},
+    "--assume": {"default": "", "metavar": "CONDITION", "help":
+        "a kernel that is right under this condition passes, as in 'powers_of_two full_blocks "
+        "lockstep'"},
+    "--seed": {"type": int, "default": 0, "help": "draws some of the sizes (default: 0)"},
+    "--no-hint": {"action": "store_true", "help": "do not tell what to try next"},
+}  # fmt: skip
 _NEAR = 200  # letters, in which a product ends
 _COMMENT = re.compile(r"gpureduce:((?:\s*\w+=[\w,]+)+)")
 

@@ -45,12 +45,12 @@ class KernelEnded(RuntimeError):
 
 @dataclass
 class Outcome:
-    """The outcome of a job: its result, or why there is none; its messages; its output."""
+    """The outcome of a job: its result, or why there is none; its messages by kind; its output."""
 
     result: Any = None
     error: Exception | None = None
     ended: str = ""
-    told: list[tuple[str, Any]] = field(default_factory=list)
+    told: dict[str, list[Any]] = field(default_factory=dict)
     output: bytearray = field(default_factory=bytearray)
     printed_bytes: int = 0
 
@@ -98,13 +98,10 @@ class _Server:
 
     def number(self) -> int:
         """A number that the server sends: a child's id, or its exit status."""
-        data = b""
-        while len(data) < HEAD.size:
-            is_there = sockets.ready([self.link.fileno()], _PATIENCE_S)
-            more = self.link.recv(HEAD.size - len(data)) if is_there else b""
-            if not more:
-                raise BrokenPipeError
-            data += more
+        is_there = sockets.ready([self.link.fileno()], _PATIENCE_S)
+        data = worker.received(self.link, HEAD.size) if is_there else None
+        if data is None:
+            raise BrokenPipeError
         return int(HEAD.unpack(data)[0])
 
     def ended(self) -> RuntimeError:
@@ -227,8 +224,8 @@ def cpu_s_of_tree(top: int) -> float:
     found = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):  # it has ended
-            fields = path.read_text().rpartition(")")[2].split()
-            found[int(path.parent.name)] = int(fields[1]), sum(map(int, fields[11:15]))
+            fields = _stat(path)
+            found[int(path.parent.name)] = fields[0], sum(fields[10:14])
     more = tree = {top}
     while more:
         more = {pid for pid, (parent, _) in found.items() if parent in more} - tree
@@ -237,13 +234,17 @@ def cpu_s_of_tree(top: int) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
+def _stat(path: Path) -> list[int]:
+    """The numbers of a process, from that of its parent on: see proc(5)."""
+    return [int(field) for field in path.read_text().rpartition(")")[2].split()[1:]]
+
+
 def _cpu_s(child: int) -> float:
     """The processor time that a process has used; infinite where /proc does not tell."""
     try:
-        fields = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
+        return sum(_stat(Path(f"/proc/{child}/stat"))[10:12]) / os.sysconf("SC_CLK_TCK")
     except OSError:
         return math.inf
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _listen(
@@ -303,7 +304,7 @@ def _take_messages(data: bytearray, outcome: Outcome) -> bytearray:
         elif kind == "cuda error":
             outcome.error = CudaError(*what)
         else:
-            outcome.told.append((kind, what))
+            outcome.told.setdefault(str(kind), []).append(what)
         data = data[size:]
     return data
 

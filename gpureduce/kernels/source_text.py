@@ -325,12 +325,12 @@ def _parts(code: str, kernel: str) -> Iterator[_Part]:
             continue
         before = [line.end() for line in DIRECTIVE.finditer(code, one.first, one.open)]
         yield _Part(max([one.first, *before]), one.open, one.end + 1, frozenset(names), always)
-    heads = _blanked(code, [(one.open, one.end) for one in found])
+    heads = blanked(code, [(one.open, one.end) for one in found])
     for macro in _MACRO.finditer(heads):
         yield _Part(macro.start(), macro.start(2), macro.end(), frozenset({macro[1]}))
 
 
-def _blanked(code: str, spans: Iterable[tuple[int, int]]) -> str:
+def blanked(code: str, spans: Iterable[tuple[int, int]]) -> str:
     """The text with these parts blanked out, of which none lies in another one."""
     return edited(code, ((first, end, blank(code[first:end])) for first, end in spans))
 
@@ -348,7 +348,7 @@ def own_code(code: str, kernel: str) -> str:
             by_name.setdefault(name, []).append(one)
     left = set(parts)
     # Also variables, conditions of the preprocessor and names of types.
-    new = {kernel} | words_in(_blanked(code, [(one.first, one.end) for one in parts]))
+    new = {kernel} | words_in(blanked(code, [(one.first, one.end) for one in parts]))
     called = [one for one in parts if one.always]
     while new or called:
         called += [one for name in new for one in by_name.pop(name, ())]
@@ -356,7 +356,7 @@ def own_code(code: str, kernel: str) -> str:
         left.difference_update(called)
         new = {word for one in called for word in words_in(code[one.open : one.end])}
         called = []
-    return _blanked(code, [(one.first, one.end) for one in left])
+    return blanked(code, [(one.first, one.end) for one in left])
 
 
 def _callable_names(function: Block) -> set[str]:

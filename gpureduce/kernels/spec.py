@@ -6,7 +6,7 @@ import difflib
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,6 @@ from gpureduce.core import dtypes, registry, text_files
 from gpureduce.core.checks import shown, whole
 from gpureduce.emulator.counts import COUNTERS
 from gpureduce.kernels import conditions, ladder, options
-from gpureduce.kernels.source_text import KernelError
 
 RULE = re.compile(
     r"(?P<name>\w+)\s*(?P<compare>==|<=|>=|<|>)\s*(?P<number>\d+(?:\.\d+)?)"
@@ -77,52 +76,50 @@ def given(spec: str | os.PathLike[str] | Mapping[str, Any]) -> Mapping[str, Any]
 
 def checked(spec: str | os.PathLike[str] | Mapping[str, Any]) -> Spec:
     """A spec out of a file, or as a mapping. Raises an error that says what a spec may hold."""
-    where = "the spec" if isinstance(spec, Mapping) else str(spec)
     found = given(spec)
+    try:
+        return _checked(found)
+    except (TypeError, ValueError) as error:
+        where = "the spec" if isinstance(spec, Mapping) else spec
+        raise ValueError(f"{where}: {error}") from None
+
+
+def _checked(found: Mapping[str, Any]) -> Spec:
     for key in found:
         if key not in _SPEC_KEYS:
-            raise ValueError(
-                f"{where} has the unknown key {key!r}; a spec may have {', '.join(_SPEC_KEYS)}"
-            )
-    rows = _listed(found.get("require", []), f"{where}: require")
-    rules = tuple(_rule_of(row, where) for row in rows)
+            raise ValueError(f"unknown key {key!r}; a spec may have {', '.join(_SPEC_KEYS)}")
+    rules = tuple(map(_rule_of, _listed(found, "require", [])))
     if not rules:
-        raise ValueError(f"{where} has no rule: add [[require]] with rule = 'right' and points")
-    try:
-        n = whole("n", found.get("n", ladder.N), 1, _MOST_COUNTED)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{where}: {error}") from None
+        raise ValueError("it has no rule: add [[require]] with rule = 'right' and points")
     name = str(found.get("kernel", ""))
     if name and not name.isidentifier():
-        raise ValueError(f"{where}: kernel must be the name of a kernel, not {shown(name)}")
+        raise ValueError(f"kernel must be the name of a kernel, not {shown(name)}")
     return Spec(
-        str(found.get("title", "Grade")), name, _dtypes_of(found, where),
-        _launch_of(found, where), _condition(found.get("assume", ""), f"{where}: assume"), n,
-        _switch(found, "hints", True, where), rules,
+        str(found.get("title", "Grade")), name, _dtypes_of(found), _launch_of(found),
+        _condition(found.get("assume", ""), "assume"),
+        whole("n", found.get("n", ladder.N), 1, _MOST_COUNTED), _switch(found, "hints", True),
+        rules,
     )  # fmt: skip
 
 
-def _rule_of(row: Any, where: str) -> Rule:
+def _rule_of(row: Any) -> Rule:
     if not isinstance(row, Mapping):
-        raise ValueError(f"{where}: a rule has {', '.join(_ROW_KEYS)}, and is not {shown(row)}")
-    unknown = [key for key in row if key not in _ROW_KEYS]
-    if unknown or "rule" not in row:
+        raise ValueError(f"a rule has {', '.join(_ROW_KEYS)}, and is not {shown(row)}")
+    if "rule" not in row or not {*row} <= {*_ROW_KEYS}:
         keys = ", ".join(map(str, row))
-        raise ValueError(f"{where} has a rule with {keys}; it has {', '.join(_ROW_KEYS)}")
+        raise ValueError(f"there is a rule with {keys}; it has {', '.join(_ROW_KEYS)}")
     points = row.get("points", 1)
     is_number = isinstance(points, (int, float)) and not isinstance(points, bool)
     if not is_number or not 0 <= points <= _MOST_POINTS:
-        raise ValueError(
-            f"{where}: points are a number from 0 to {_MOST_POINTS:,.0f}, not {shown(points)}"
-        )
-    _check_rule(str(row["rule"]), where)
-    given = _switch(row, "given", False, where)
-    return Rule(str(row["rule"]), float(points), str(row.get("says", "")), given)
+        raise ValueError(f"points are a number from 0 to {_MOST_POINTS:,.0f}, not {shown(points)}")
+    rule = str(row["rule"])
+    _check_rule(rule)
+    return Rule(rule, float(points), str(row.get("says", "")), _switch(row, "given", False))
 
 
-def _switch(found: Mapping[str, Any], key: str, usual: bool, where: str) -> bool:
+def _switch(found: Mapping[str, Any], key: str, usual: bool) -> bool:
     if not isinstance(value := found.get(key, usual), bool):
-        raise ValueError(f"{where}: {key} must be true or false, not {shown(value)}")
+        raise ValueError(f"{key} must be true or false, not {shown(value)}")
     return value
 
 
@@ -133,50 +130,42 @@ def _condition(words: object, where: str) -> str:
         raise ValueError(f"{where}: {error}") from None
 
 
-def _launch_of(spec: Mapping[str, Any], where: str) -> dict[str, str]:
+def _launch_of(spec: Mapping[str, Any]) -> dict[str, str]:
     """The options of a launch that the spec fixes."""
     launch = spec.get("launch", {})
     if not isinstance(launch, Mapping):
-        raise ValueError(f"{where}: launch must have options of a kernel, not {shown(launch)}")
-    try:
-        return options.checked_options(
-            {**launch, **{key: spec[key] for key in conditions.KEYS if key in spec}}
-        )
-    except KernelError as error:
-        raise ValueError(f"{where}: launch: {error}") from None
+        raise ValueError(f"launch must have options of a kernel, not {shown(launch)}")
+    own = {key: spec[key] for key in conditions.KEYS if key in spec}
+    return options.checked_options({**launch, **own})
 
 
-def _listed(values: Any, where: str) -> list[Any]:
+def _listed(spec: Mapping[str, Any], key: str, usual: Any) -> Sequence[Any]:
+    values = spec.get(key, usual)
     if not isinstance(values, (list, tuple)):
-        raise ValueError(f"{where} must be a list, not {shown(values)}")
-    return list(values)
+        raise ValueError(f"{key} must be a list, not {shown(values)}")
+    return values
 
 
-def _dtypes_of(spec: Mapping[str, Any], where: str) -> tuple[str, ...] | None:
+def _dtypes_of(spec: Mapping[str, Any]) -> tuple[str, ...] | None:
     if spec.get("dtypes", "own") == "own":
         return None
-    names = _listed(spec["dtypes"], f"{where}: dtypes")
-    try:
-        found = tuple(dtypes.name_of(dtypes.named(name)) for name in names)
-    except TypeError as error:
-        raise ValueError(f"{where}: dtypes: {error}") from error
+    names = _listed(spec, "dtypes", ())
+    found = tuple(dtypes.name_of(dtypes.named(name)) for name in names)
     if not found:
-        raise ValueError(f"{where}: dtypes must name at least one dtype, or be left out")
+        raise ValueError("dtypes must name at least one dtype, or be left out")
     for name in found:
         if name not in registry.DTYPES:
-            raise ValueError(
-                f"{where}: dtypes are among {', '.join(registry.DTYPES)}, not {name!r}"
-            )
+            raise ValueError(f"dtypes are among {', '.join(registry.DTYPES)}, not {name!r}")
     return found
 
 
-def _check_rule(rule: str, where: str) -> None:
+def _check_rule(rule: str) -> None:
     found = RULE.fullmatch(rule)
     words = rule.split()
     if rule in ("right", "no races", "compiles"):
         return
     if rule.startswith(ASSUMING):
-        _condition(rule.removeprefix(ASSUMING), f"{where} has the rule {rule!r}")
+        _condition(rule.removeprefix(ASSUMING), f"it has the rule {rule!r}")
         return
     if len(words) == 2 and words[0] in ("forbid", "use"):
         return
@@ -185,6 +174,6 @@ def _check_rule(rule: str, where: str) -> None:
     if not found or found["name"] not in _COUNTED:
         near = difflib.get_close_matches(found["name"], ("lines", *_COUNTED), 1) if found else []
         hint = f"did you mean {near[0]}?" if near else f"a rule is one of: {FORMS}"
-        raise ValueError(f"{where} has the rule {rule!r}; {hint}")
+        raise ValueError(f"it has the rule {rule!r}; {hint}")
     if found["unit"] == "times the least" and found["name"] != "global_load_sectors":
-        raise ValueError(f"{where}: no least is known in {rule!r}, only for global_load_sectors")
+        raise ValueError(f"no least is known in {rule!r}, only for global_load_sectors")

@@ -554,12 +554,12 @@ def smallest(
     """
     usual = dataclasses.replace(where.condition, powers=True)
     if where.condition.blocks and any(usual.allows_block(f.case.block) for f in failures):
-        where = dataclasses.replace(where, condition=usual)  # other blocks have faults of their own
+        where = where.under(usual)  # other blocks have faults of their own
         failures = [failure for failure in failures if usual.allows_block(failure.case.block)]
     named = [block for block in where.named if block < BLOCKS[-1]]  # which fit all arrays
     if there := [failure for failure in failures if failure.case.block in named]:
         only, failures = dataclasses.replace(where.condition, only=tuple(named)), there
-        where = dataclasses.replace(where, condition=only)
+        where = where.under(only)
     faults = [failure for failure in failures if failure.fault]
     wrong_sums = [failure for failure in failures if not failure.fault]
     found = _shrunk(subject, wrong_sums or faults, tell, where)

@@ -123,10 +123,6 @@ class Verdict:
     def __repr__(self) -> str:
         return f"<Verdict {self.headline}>"
 
-    def timed(self, compile_s: float, seconds: float) -> Verdict:
-        """The same verdict with its times."""
-        return dataclasses.replace(self, compile_s=compile_s, seconds=seconds)
-
     @property
     def headline(self) -> str:
         """The verdict in one sentence."""

@@ -6,7 +6,7 @@ import html
 from collections.abc import Iterable
 
 from gpureduce.emulator import race_picture
-from gpureduce.emulator.picture import ACTIVE, ALARM, FAINT, GOOD, HALF, INK, Page, Picture
+from gpureduce.emulator.picture import ACTIVE, ALARM, FAINT, GOOD, HALF, INK, Page
 from gpureduce.emulator.race import FoundRaces
 from gpureduce.kernels.ladder import Comparison
 from gpureduce.text import visible
@@ -31,7 +31,7 @@ svg { max-width: 100%; height: auto }
 _LEFT, _WIDTH, _BAR = 170.0, 440.0, 11.0
 
 
-def costs_picture(compared: Comparison, name: str) -> Picture:
+def picture_of_costs(compared: Comparison, name: str) -> str:
     """What times follow, as pairs of bars: the nearest rung's, and the kernel's."""
     page = Page()
     page.heading("Passes, beside the nearest rung",
@@ -50,10 +50,10 @@ def costs_picture(compared: Comparison, name: str) -> Picture:
             page.box(_LEFT, dy, width, _BAR, fill, f"{cost}: {count:,}")
             page.say(_LEFT + width + 6, dy + _BAR - 1, f"{count:,}", size=10, fill=FAINT)
         page.y += 2 * _BAR + 14
-    return page.done()
+    return _themed(page.done().svg())
 
 
-def themed(text: str) -> str:
+def _themed(text: str) -> str:
     """Pictures whose colours a page's style may set."""
     for colour, name in _COLOURS.items():
         text = text.replace(f'fill="{colour}"', f'fill="var(--{name},{colour})"')
@@ -67,12 +67,7 @@ def text(words: str) -> str:
 
 def picture_of_races(races: FoundRaces) -> str:
     """The first race as a picture, and all of them as text."""
-    return themed(race_picture.html(races))
-
-
-def picture_of_costs(compared: Comparison, name: str) -> str:
-    """The costs as a picture."""
-    return themed(costs_picture(compared, name).svg())
+    return _themed(race_picture.html(races))
 
 
 def fragment(

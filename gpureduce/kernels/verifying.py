@@ -10,14 +10,11 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from gpureduce.core import devices, dtypes, sources
+from gpureduce.core import dtypes, sources
 from gpureduce.hardware import counters, machine_code, verify_counters
 from gpureduce.kernels import cubins, on_card
-
-if TYPE_CHECKING:
-    from gpureduce.kernels.kernel import Kernel
+from gpureduce.kernels.kernel import Kernel
 
 
 def verify(
@@ -39,13 +36,10 @@ def verify(
 
 def _functions(kernel: Kernel, dtype: str) -> machine_code.Functions:
     """The instructions of the kernel with their lines, for the first card."""
-    cards = [device for device in devices.devices() if device.backend == "cuda"]
-    if not cards:
-        raise machine_code.Missing(devices.build_info()["why"])
+    arch = on_card.architecture(machine_code.first_card())
     sources.add(kernel.file, kernel.text)
     source = dtypes.named(dtype)
     pair = kernel.pairs(source, source)[0]
-    arch = on_card.architecture(cards[0])
     made = cubins.cubin(kernel.source, kernel.signature, pair, arch)
     return machine_code.functions_of(machine_code.disassembled(made.path))
 

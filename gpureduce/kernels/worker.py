@@ -21,7 +21,7 @@ import socket
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, is_dataclass, replace
-from typing import Any, BinaryIO, ClassVar, Protocol
+from typing import Any, BinaryIO, ClassVar
 
 import numpy as np
 
@@ -123,21 +123,6 @@ class Loaded:
         return registry.added(self.name, self.dtypes, *how)
 
 
-class Runnable(Protocol):
-    """A compiled kernel that can be loaded in another process, for the emulator or for a card."""
-
-    on_card: ClassVar[bool]
-
-    @property
-    def compiled_text(self) -> str:
-        """The text to whose lines and columns the emulator's faults refer."""
-        ...
-
-    def strategy(self) -> registry.Strategy:
-        """Loads it. Returns the strategy that runs it."""
-        ...
-
-
 @dataclass(frozen=True)
 class Job:
     """A call: the module and the name of a function, and its arguments.
@@ -148,7 +133,7 @@ class Job:
 
     module: str
     function: str
-    kernel: Runnable
+    kernel: Any  # Loaded, or on_card.OnCard
     arguments: tuple[Any, ...]
     named: dict[str, Any]
     limits: Limits
@@ -284,7 +269,7 @@ def _outlasts(link: socket.socket, caller: int, child: int) -> bool:
     return True
 
 
-def _received(link: socket.socket, size: int) -> bytearray | None:
+def received(link: socket.socket, size: int) -> bytearray | None:
     """So many bytes; None if the other process has ended."""
     data = bytearray(size)
     rest = memoryview(data)
@@ -299,7 +284,7 @@ def _serve_job(link: socket.socket, caller: int) -> bool:
         if os.getppid() != caller:
             return False
     head, descriptors, _, _ = socket.recv_fds(link, HEAD.size, 2)
-    data = _received(link, HEAD.unpack(head)[0]) if head else None
+    data = received(link, HEAD.unpack(head)[0]) if head else None
     if data is None:
         return False
     server, child = os.getpid(), os.fork()

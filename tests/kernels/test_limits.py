@@ -125,11 +125,11 @@ def test_a_large_array_goes_to_the_process_in_linear_time():
     sender = threading.Thread(target=mine.sendall, args=[array])
     sender.start()
     start = time.monotonic()
-    assert worker._received(other, len(array)) == array
+    assert worker.received(other, len(array)) == array
     sender.join()
     assert time.monotonic() - start < 30  # less than 1
     mine.close()
-    assert worker._received(other, 1) is None
+    assert worker.received(other, 1) is None
     other.close()
 
 

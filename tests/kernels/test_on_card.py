@@ -17,7 +17,6 @@ from gpureduce.hardware import ncu, toolkit, verify_counters
 from gpureduce.kernels import check_on_card, cubins, ladder, nvrtc, process
 from gpureduce.kernels.conditions import Domain
 from gpureduce.kernels.worker import Job
-from gpureduce.lazy_import import load
 from user_kernels import INDEX_BUG, TREE, alone, plain
 
 gpu = pytest.mark.gpu
@@ -347,7 +346,7 @@ def on_the_emulator(text):
     )  # fmt: skip
     outcome = process.run(job)
     assert outcome.error is None and not outcome.ended, outcome
-    return outcome.result, load("kernels.check")._told(outcome)
+    return outcome.result, outcome.told
 
 
 def test_the_job_for_a_card_on_the_emulator():
