@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from gpureduce.core.checks import nearest, no_such, shown
 from gpureduce.text import visible
-
-# Adds a command. Arguments: the name, the function, a sentence on what the command does, and the
-# options with their argparse keywords.
-Command = Callable[..., None]
 
 
 class Parser(argparse.ArgumentParser):

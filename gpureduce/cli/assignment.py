@@ -7,7 +7,6 @@ import secrets
 from pathlib import Path
 
 from gpureduce.classroom import assignments, bundles
-from gpureduce.cli.arguments import Command
 from gpureduce.core import output_files
 from gpureduce.core.checks import whole
 from gpureduce.text import show_json, table
@@ -51,18 +50,16 @@ def _exported(arguments: argparse.Namespace) -> tuple[Path, bundles.Files, str]:
     return Path(arguments.out or f"{one.name}_{system}"), made, str(made["README.md"]).rstrip()
 
 
-def register(command: Command) -> None:
-    """Add the command."""
-    deeds = ("list", "new", "check", "export")
-    command("assignment", _run, "list, begin, check or export an assignment for a class", {
-        "deed": {"metavar": "|".join(deeds), "choices": deeds},
-        "name": {"metavar": "NAME", "nargs": "?", "help": "its name, or its folder"},
-        "--for": {"dest": "system", "choices": [*bundles.SYSTEMS], "help":
-            "export: the grading system"},
-        "--out": {"metavar": "FOLDER", "help":
-            "new, export: the folder, which must be new or empty"},
-        "--seed": {"type": int, "help":
-            "export: the seed by which it grades (default: a random one)"},
-        "--like": {"metavar": "NAME", "default": "first_tree", "help":
-            "new: the assignment to begin with (default: first_tree)"},
-    })  # fmt: skip
+_DEEDS = ("list", "new", "check", "export")
+COMMAND = ("assignment", _run, "list, begin, check or export an assignment for a class", {
+    "deed": {"metavar": "|".join(_DEEDS), "choices": _DEEDS},
+    "name": {"metavar": "NAME", "nargs": "?", "help": "its name, or its folder"},
+    "--for": {"dest": "system", "choices": [*bundles.SYSTEMS], "help":
+        "export: the grading system"},
+    "--out": {"metavar": "FOLDER", "help":
+        "new, export: the folder, which must be new or empty"},
+    "--seed": {"type": int, "help":
+        "export: the seed by which it grades (default: a random one)"},
+    "--like": {"metavar": "NAME", "default": "first_tree", "help":
+        "new: the assignment to begin with (default: first_tree)"},
+})  # fmt: skip

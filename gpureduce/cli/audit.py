@@ -13,7 +13,6 @@ import sys
 
 from gpureduce.auditing.audit import audit
 from gpureduce.auditing.results import running
-from gpureduce.cli.arguments import Command
 from gpureduce.core import output_files
 from gpureduce.kernels.verdict_html import whole_page
 
@@ -45,12 +44,10 @@ def _run(arguments: argparse.Namespace) -> None:
         raise SystemExit(1)
 
 
-def register(command: Command) -> None:
-    """Add the command."""
-    command("audit", _run, "does a function give the same bits? exit status 1 if not", {
-        "target": {"metavar": "MODULE:FUNCTION", "help": "such as numpy:sum"},
-        "--args": {"metavar": "FILE.py", "required": True, "help":
-            "Python that sets args, a tuple of arrays; also kwargs, along, truth and checks"},
-        "--html": {"metavar": "FILE.html", "help": "also write the table as a page"},
-        "--force": output_files.FORCE,
-    })  # fmt: skip
+COMMAND = ("audit", _run, "does a function give the same bits? exit status 1 if not", {
+    "target": {"metavar": "MODULE:FUNCTION", "help": "such as numpy:sum"},
+    "--args": {"metavar": "FILE.py", "required": True, "help":
+        "Python that sets args, a tuple of arrays; also kwargs, along, truth and checks"},
+    "--html": {"metavar": "FILE.html", "help": "also write the table as a page"},
+    "--force": output_files.FORCE,
+})  # fmt: skip

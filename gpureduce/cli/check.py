@@ -6,13 +6,12 @@ import argparse
 import sys
 from pathlib import Path
 
-from gpureduce.cli.arguments import Command
 from gpureduce.cli.kernel_files import file_and_name, target
 from gpureduce.core import json_files, output_files, text_files
 from gpureduce.kernels import conditions, programs, replaying, signature
 from gpureduce.kernels.check import check
 from gpureduce.kernels.kernel import Kernel, kernel
-from gpureduce.kernels.options import OPTIONS
+from gpureduce.kernels.options import OF_CHECK, OPTIONS
 from gpureduce.kernels.process import KernelEnded
 from gpureduce.kernels.source_text import KernelError, NotASum
 from gpureduce.kernels.verdict import page
@@ -71,28 +70,15 @@ def _run(arguments: argparse.Namespace) -> None:
         raise SystemExit(1)
 
 
-def register(command: Command) -> None:
-    """Add the command."""
-    command("check", _run, "check a kernel of yours: exit status 1 if something is wrong", {
-        "file": {"metavar": "FILE.cu", "help": "FILE.cu:NAME is one of several kernels"},
-        "--name": {"help": "the kernel's name, if not all of the file are to be checked"},
-        "--dtype": {"nargs": "+", "metavar": "DTYPE", "help":
-            "the elements' dtypes (default: int32 and float32, or the kernel's own)"},
-        "--device": {"help":
-            "the card to try it on, as cuda:1 (default: the first); emulator: none"},
-        **{f"--{option}": {"choices": values, "help": "as in gpureduce.kernel"}
-           for option, values in OPTIONS.items()},
-        "--blocks": {"help":
-            "where it is to be right: 64,128,256 or powers_of_two, at_least_64, at_most_256"},
-        "--sizes": {"help": "where it is to be right: full_blocks, or 1000,4096"},
-        "--assume": {"default": "", "metavar": "CONDITION", "help":
-            "the exit status is 0 for a kernel that is right under this condition, as in "
-            "'powers_of_two full_blocks lockstep'"},
-        "--all": {"action": "store_true", "help": "also races that a condition allows"},
-        "--seed": {"type": int, "default": 0, "help": "draws some of the sizes (default: 0)"},
-        "--no-hint": {"action": "store_true", "help": "do not tell what to try next"},
-        "--replay": {"metavar": "FILE.html", "help":
-            "also write a page that plays the smallest failure, and opens at the step to look at"},
-        "--html": {"metavar": "FILE.html", "help": "also write the verdict as a page"},
-        "--force": output_files.FORCE,
-    })  # fmt: skip
+COMMAND = ("check", _run, "check a kernel of yours: exit status 1 if something is wrong", {
+    "file": {"metavar": "FILE.cu", "help": "FILE.cu:NAME is one of several kernels"},
+    "--name": {"help": "the kernel's name, if not all of the file are to be checked"},
+    "--device": {"help":
+        "the card to try it on, as cuda:1 (default: the first); emulator: none"},
+    **OF_CHECK,
+    "--all": {"action": "store_true", "help": "also races that a condition allows"},
+    "--replay": {"metavar": "FILE.html", "help":
+        "also write a page that plays the smallest failure, and opens at the step to look at"},
+    "--html": {"metavar": "FILE.html", "help": "also write the verdict as a page"},
+    "--force": output_files.FORCE,
+})  # fmt: skip

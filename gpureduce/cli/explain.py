@@ -9,49 +9,14 @@ from pathlib import Path
 
 from gpureduce.bench.command import size
 from gpureduce.cli import kernel_files, npy_files
-from gpureduce.cli.arguments import Command
 from gpureduce.cli.kernel_files import NAME_OR_FILE, strategy_or_kernel
 from gpureduce.core import json_files, output_files
 from gpureduce.emulator import explain_text
 from gpureduce.emulator.explain import Comparison, explain
 from gpureduce.hardware import verify_counters
-from gpureduce.text import counted, show_json
+from gpureduce.text import counted, show, show_json
 
 _WIDEST = 120  # longer lines are hard to read
-
-
-def register(command: Command) -> None:
-    """Add the two commands."""
-    command("explain", _explain, "count what a kernel does, and why, without a GPU", {
-        "strategy": {"metavar": "STRATEGY", "help": NAME_OR_FILE},
-        "other": {"metavar": "OTHER", "nargs": "?", "help": "compare the two"},
-        "--n": {"type": size, "help": "elements (default: 2^20)"},
-        "--dtype": {"help": "the dtype to add up in (default: int32, or what the kernel takes)"},
-        "--input-dtype": {"metavar": "DTYPE", "help": "of the elements, if another"},
-        "--block": {"type": int, "default": 256, "help": "threads per block (default: 256)"},
-        "--grid": {"type": int, "help": "blocks"},
-        "--shape": {"type": _shape, "metavar": "ROWSxCOLUMNS", "help":
-            "for kernels of sums along an axis (default: 4096x64)"},
-        **npy_files.SEGMENTS,
-        "--svg": {"metavar": "FILE.svg", "help": "draw it to a file"},
-        "--force": output_files.FORCE,
-    })  # fmt: skip
-
-    command("verify-counters", _verify,
-        "compare the counts with those of a card, by Nsight Compute (ncu); status 1 if they "
-        "differ", {
-        "--strategies": {"nargs": "+", "metavar": "NAME", "help":
-            "names, or files of kernels of yours (default: all kernels)"},
-        "--sizes": {"nargs": "+", "type": size, "metavar": "N",
-            "default": list(verify_counters.SIZES), "help": "numbers of elements"},
-        "--blocks": {"nargs": "+", "type": int, "metavar": "THREADS",
-            "default": list(verify_counters.BLOCKS), "help": "threads per block"},
-        "--dtype": {"default": "int32", "help": "of the elements (default: int32)"},
-        "--record": {"metavar": "FILE.json", "help": "write the table as JSON, as it grows"},
-        "--force": output_files.FORCE,
-        "--again": {"metavar": "FILE.json", "help":
-            "judge what a record holds again, without a card"},
-    })  # fmt: skip
 
 
 def _shape(text: str) -> tuple[int, int]:
@@ -117,9 +82,38 @@ def _verify(arguments: argparse.Namespace) -> None:
         table = verify_counters.verify(
             names, arguments.sizes, arguments.blocks, arguments.dtype, so_far
         )
-    if arguments.json:
-        show_json(table.as_dict())
-    else:
-        print(table)
+    show(table.as_dict(), table, arguments.json)
     if table.differing or table.failures:
         raise SystemExit(1)
+
+
+EXPLAIN = ("explain", _explain, "count what a kernel does, and why, without a GPU", {
+    "strategy": {"metavar": "STRATEGY", "help": NAME_OR_FILE},
+    "other": {"metavar": "OTHER", "nargs": "?", "help": "compare the two"},
+    "--n": {"type": size, "help": "elements (default: 2^20)"},
+    "--dtype": {"help": "the dtype to add up in (default: int32, or what the kernel takes)"},
+    "--input-dtype": {"metavar": "DTYPE", "help": "of the elements, if another"},
+    "--block": {"type": int, "default": 256, "help": "threads per block (default: 256)"},
+    "--grid": {"type": int, "help": "blocks"},
+    "--shape": {"type": _shape, "metavar": "ROWSxCOLUMNS", "help":
+        "for kernels of sums along an axis (default: 4096x64)"},
+    **npy_files.SEGMENTS,
+    "--svg": {"metavar": "FILE.svg", "help": "draw it to a file"},
+    "--force": output_files.FORCE,
+})  # fmt: skip
+
+VERIFY = ("verify-counters", _verify,
+    "compare the counts with those of a card, by Nsight Compute (ncu); status 1 if they "
+    "differ", {
+    "--strategies": {"nargs": "+", "metavar": "NAME", "help":
+        "names, or files of kernels of yours (default: all kernels)"},
+    "--sizes": {"nargs": "+", "type": size, "metavar": "N",
+        "default": list(verify_counters.SIZES), "help": "numbers of elements"},
+    "--blocks": {"nargs": "+", "type": int, "metavar": "THREADS",
+        "default": list(verify_counters.BLOCKS), "help": "threads per block"},
+    "--dtype": {"default": "int32", "help": "of the elements (default: int32)"},
+    "--record": {"metavar": "FILE.json", "help": "write the table as JSON, as it grows"},
+    "--force": output_files.FORCE,
+    "--again": {"metavar": "FILE.json", "help":
+        "judge what a record holds again, without a card"},
+})  # fmt: skip

@@ -13,7 +13,6 @@ from typing import Any
 
 from gpureduce.classroom import report, similarity, submissions
 from gpureduce.classroom.class_run import HEAD, Result, Task, grade_all, too_long
-from gpureduce.cli.arguments import Command
 from gpureduce.cli.kernel_files import file_and_name
 from gpureduce.core import json_files, output_files, text_files
 from gpureduce.core.checks import whole
@@ -153,25 +152,23 @@ def _show(results: Sequence[Result], as_json: bool) -> None:
     print(f"\n{counted(len(results), 'submission')}")
 
 
-def register(command: Command) -> None:
-    """Add the command."""
-    command("grade", _run, "give points to a kernel, or to a class, by a spec", {
-        "spec": {"metavar": "SPEC.toml"},
-        "file": {"metavar": "FILE.cu", "help":
-            "a .cu, .py or .ipynb file, FILE.cu:NAME for one of several kernels, or the folder "
-            "of a class"},
-        "--name": {"help": "the kernel's name, if the file has several"},
-        "--seed": {"type": int, "default": 0, "help": "draws some of the sizes (default: 0)"},
-        "--gradescope": {"action": "store_true", "help":
-            "print what Gradescope reads as results.json"},
-        "--rule": {"type": int, "metavar": "N", "help":
-            "exit status 1 unless rule N of the spec earns points"},
-        "--csv": {"metavar": "FILE.csv", "help": "a class: write a row for each student"},
-        "--html": {"metavar": "FILE.html", "help":
-            "a class: write a page, and one for each student into a folder beside it"},
-        "--limit": {"type": float, "default": 120.0, "metavar": "SECONDS", "help":
-            "the time for each submission (default: 120)"},
-        "--jobs": {"type": int, "default": 2, "help":
-            "a class: submissions at a time (default: 2)"},
-        "--force": output_files.FORCE,
-    })  # fmt: skip
+COMMAND = ("grade", _run, "give points to a kernel, or to a class, by a spec", {
+    "spec": {"metavar": "SPEC.toml"},
+    "file": {"metavar": "FILE.cu", "help":
+        "a .cu, .py or .ipynb file, FILE.cu:NAME for one of several kernels, or the folder "
+        "of a class"},
+    "--name": {"help": "the kernel's name, if the file has several"},
+    "--seed": {"type": int, "default": 0, "help": "draws some of the sizes (default: 0)"},
+    "--gradescope": {"action": "store_true", "help":
+        "print what Gradescope reads as results.json"},
+    "--rule": {"type": int, "metavar": "N", "help":
+        "exit status 1 unless rule N of the spec earns points"},
+    "--csv": {"metavar": "FILE.csv", "help": "a class: write a row for each student"},
+    "--html": {"metavar": "FILE.html", "help":
+        "a class: write a page, and one for each student into a folder beside it"},
+    "--limit": {"type": float, "default": 120.0, "metavar": "SECONDS", "help":
+        "the time for each submission (default: 120)"},
+    "--jobs": {"type": int, "default": 2, "help":
+        "a class: submissions at a time (default: 2)"},
+    "--force": output_files.FORCE,
+})  # fmt: skip

@@ -9,7 +9,6 @@ import argparse
 from pathlib import Path
 
 from gpureduce.bench.command import REPEATS
-from gpureduce.cli.arguments import Command
 from gpureduce.core import devices, output_files
 from gpureduce.emulator import picture
 from gpureduce.lectures import frames
@@ -77,12 +76,10 @@ def _write_frames(arguments: argparse.Namespace) -> None:
         print(f"{counted(len(made), 'picture')} in {folder}; {index} shows them")
 
 
-def register(command: Command) -> None:
-    """Add the command."""
-    command("lecture", _write_frames, "write the slides of a lecture on the ladder", {
-        "deed": {"metavar": "frames", "choices": ["frames"]},
-        "--out": {"metavar": "FOLDER", "required": True, "help":
-            "the folder, which must be new or empty"},
-        "--format": {"choices": frames.FORMATS, "default": "svg", "help":
-            "png and pdf need matplotlib (default: svg)"},
-    })  # fmt: skip
+COMMAND = ("lecture", _write_frames, "write the slides of a lecture on the ladder", {
+    "deed": {"metavar": "frames", "choices": ["frames"]},
+    "--out": {"metavar": "FOLDER", "required": True, "help":
+        "the folder, which must be new or empty"},
+    "--format": {"choices": frames.FORMATS, "default": "svg", "help":
+        "png and pdf need matplotlib (default: svg)"},
+})  # fmt: skip

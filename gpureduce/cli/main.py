@@ -8,7 +8,7 @@ import io
 import os
 import sys
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 import gpureduce
 from gpureduce.bench import command as bench_command
 from gpureduce.bench import options, tuning
+from gpureduce.bench.render import Cell, of
 from gpureduce.bench.suites import axis, page, scan, scoreboard, several_devices, strategies
 from gpureduce.bench.suites import segments as bench_segments
 from gpureduce.cli import (
@@ -41,7 +42,7 @@ from gpureduce.core.checks import whole
 from gpureduce.core.text_files import FileError
 from gpureduce.kernels.source_text import KernelError
 from gpureduce.lectures import experiments
-from gpureduce.text import EMULATED, number, show_json, table
+from gpureduce.text import EMULATED, show, show_json, table
 from gpureduce.training import speed
 
 
@@ -69,33 +70,26 @@ def _sum_row(arguments: argparse.Namespace, name: str) -> dict[str, Any]:
     }
 
 
+_OF_A_SUM: dict[str, Cell] = {
+    "strategy": of("strategy"), "sum": of("value", str), "block": of("block"), "grid": of("grid"),
+    "launches": of("launches"), "kernel ms": of("kernel_ms", ".3f"),
+    "total ms": of("total_ms", ".3f"), "GB/s": of("gb_s", ".2f"), "ran on": of("device"),
+}  # fmt: skip
+_OF_A_DEVICE: dict[str, Cell] = {
+    "device": of("id"), "name": of("name"),
+    "capability": of("capability", lambda both: ".".join(map(str, both))), "SMs": of("sms"),
+    "memory GiB": of("memory_bytes", lambda nbytes: f"{nbytes / 2**30:.1f}"),
+    "peak GB/s": of("peak_gb_s", ".0f"),
+}  # fmt: skip
+
+
+def _show(rows: Iterable[dict[str, Any]], columns: Mapping[str, Cell], right: range) -> None:
+    cells = [[cell(row) for cell in columns.values()] for row in rows]
+    print(table(list(columns), cells, right=right))
+
+
 def _show_sums(rows: list[dict[str, Any]]) -> None:
-    head = [
-        "strategy",
-        "sum",
-        "block",
-        "grid",
-        "launches",
-        "kernel ms",
-        "total ms",
-        "GB/s",
-        "ran on",
-    ]
-    cells = [
-        [
-            row["strategy"],
-            str(row["value"]),
-            str(row["block"] or ""),
-            str(row["grid"] or ""),
-            str(row["launches"] or ""),
-            number(row["kernel_ms"]),
-            number(row["total_ms"]),
-            number(row["gb_s"], ".2f"),
-            row["device"],
-        ]
-        for row in rows
-    ]
-    print(table(head, cells, right=range(1, 8)))
+    _show(rows, _OF_A_SUM, range(1, 8))
     if any(row["source"] == "emulator" for row in rows):
         print(f"\n{EMULATED}")
 
@@ -199,23 +193,11 @@ def _command_strategies(arguments: argparse.Namespace) -> None:
 
 
 def _command_devices(arguments: argparse.Namespace) -> None:
-    found = gpureduce.devices()
+    found = [dataclasses.asdict(device) for device in gpureduce.devices()]
     if arguments.json:
-        show_json([dataclasses.asdict(device) for device in found])
+        show_json(found)
         return
-    head = ["device", "name", "capability", "SMs", "memory GiB", "peak GB/s"]
-    rows = [
-        [
-            device.id,
-            device.name,
-            ".".join(map(str, device.capability)),
-            str(device.sms),
-            number(device.memory_bytes / 2**30, ".1f"),
-            number(device.peak_gb_s, ".0f"),
-        ]
-        for device in found
-    ]
-    print(table(head, rows, right=range(2, 6)))
+    _show(found, _OF_A_DEVICE, range(2, 6))
     why = gpureduce.build_info()["why"]
     if why:
         print(f"\nNo GPU: {why}")
@@ -235,10 +217,7 @@ def _command_info(arguments: argparse.Namespace) -> None:
 
 def _command_include(arguments: argparse.Namespace) -> None:
     path = gpureduce.include_path()
-    if arguments.json:
-        show_json({"include": path})
-    else:
-        print(path)
+    show({"include": path}, path, arguments.json)
 
 
 def _parser() -> Parser:
@@ -252,7 +231,7 @@ def _parser() -> Parser:
 
     def command(
         name: str, run: Callable[[argparse.Namespace], None], text: str,
-        options: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+        options: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:  # fmt: skip
         added = commands.add_parser(name, help=text, description=text)
         added.add_argument("--json", action="store_true", help="print JSON; nan and inf as strings")
@@ -277,10 +256,8 @@ def _parser() -> Parser:
         "--keepdims": {"action": "store_true", "help": "keep the reduced axes, with size 1"},
         **npy_files.OUTPUT,
     })  # fmt: skip
-    segments.register(command)
-    stats.register(command)
-
-    tour.register(command)
+    for first in (segments.COMMAND, stats.COMMAND, tour.COMMAND):
+        command(*first)
     command("bench", _command_bench, "print a summary of this machine in a minute; or time what "
         "is named, and other libraries beside it", {
         **{f"--{name}": how for name, how in options.OPTIONS.items()},
@@ -289,14 +266,11 @@ def _parser() -> Parser:
         "--record": {"metavar": "FILE.json", "help":
             "with --lecture: write the JSON that the notebooks read, to a file or into a folder"},
     })  # fmt: skip
-    explain.register(command)
-    races.register(command)
-    replay.register(command)
-    check.register(command)
-    grade.register(command)
-    audit.register(command)
-    assignment.register(command)
-    lectures.register(command)
+    for one in (
+        explain.EXPLAIN, explain.VERIFY, races.COMMAND, replay.COMMAND, check.COMMAND,
+        grade.COMMAND, audit.COMMAND, assignment.COMMAND, lectures.COMMAND,
+    ):  # fmt: skip
+        command(*one)
     about = "find the quickest kernels of this card for `fast`"
     command("tune", tuning.command, about, tuning.OPTIONS)
     command("strategies", _command_strategies, "list the strategies and their lessons", {

@@ -7,7 +7,6 @@ import webbrowser
 
 from gpureduce.bench.command import size
 from gpureduce.cli import npy_files
-from gpureduce.cli.arguments import Command
 from gpureduce.cli.kernel_files import NAME_OR_FILE, strategy_or_kernel, target
 from gpureduce.core import output_files
 from gpureduce.emulator.replay import replay
@@ -33,19 +32,17 @@ def _run(arguments: argparse.Namespace) -> None:
         webbrowser.open(page.resolve().as_uri())
 
 
-def register(command: Command) -> None:
-    """Add the command."""
-    command("replay", _run, "show what every thread of a kernel does, step by step", {
-        "strategy": {"metavar": "STRATEGY", "help": f"{NAME_OR_FILE}; broken ones, too"},
-        "--beside": {"metavar": "STRATEGY", "help": "another one, shown beside it"},
-        "--n": {"type": size, "help": "how many elements (default: 256)"},
-        "--block": {"type": int, "help": "threads per block (default: 64)"},
-        "--grid": {"type": int, "help": "blocks"},
-        "--dtype": {"help": "the elements' dtype (default: int32, or the kernel's own)"},
-        **npy_files.SEGMENTS,
-        "--schedule": {"default": "lockstep", "help":
-            "forward, reverse, lockstep, 'random 7' (default: lockstep)"},
-        "-o --output": {"metavar": "FILE.html", "help": "write a page, which plays it"},
-        "--open": {"action": "store_true", "help": "open the page in a browser"},
-        "--force": output_files.FORCE,
-    })  # fmt: skip
+COMMAND = ("replay", _run, "show what every thread of a kernel does, step by step", {
+    "strategy": {"metavar": "STRATEGY", "help": f"{NAME_OR_FILE}; broken ones, too"},
+    "--beside": {"metavar": "STRATEGY", "help": "another one, shown beside it"},
+    "--n": {"type": size, "help": "how many elements (default: 256)"},
+    "--block": {"type": int, "help": "threads per block (default: 64)"},
+    "--grid": {"type": int, "help": "blocks"},
+    "--dtype": {"help": "the elements' dtype (default: int32, or the kernel's own)"},
+    **npy_files.SEGMENTS,
+    "--schedule": {"default": "lockstep", "help":
+        "forward, reverse, lockstep, 'random 7' (default: lockstep)"},
+    "-o --output": {"metavar": "FILE.html", "help": "write a page, which plays it"},
+    "--open": {"action": "store_true", "help": "open the page in a browser"},
+    "--force": output_files.FORCE,
+})  # fmt: skip

@@ -7,24 +7,8 @@ import dataclasses
 
 import gpureduce
 from gpureduce.cli import npy_files, progress
-from gpureduce.cli.arguments import Command
 from gpureduce.core.registry import IN_GROUPS
 from gpureduce.text import EMULATED, number, show_json, table
-
-
-def register(command: Command) -> None:
-    """Add the command."""
-    command("segments", _run, "add up the elements of a .npy file by segment", {
-        "values": {"metavar": "VALUES.npy"},
-        "ids": {"metavar": "IDS.npy"},
-        "--offsets": {"action": "store_true", "help":
-            "IDS.npy has the offsets of the segments, not ids"},
-        "--num-segments": {"type": int, "metavar": "K", "help": "default: the largest id plus one"},
-        "--strategy": {"choices": IN_GROUPS, "default": "auto", "help": "default: auto"},
-        "--dtype": {"help": "the dtype of the sums"},
-        "--device": {"help": "cpu, cuda, cuda:1 or emulator (default: cpu)"},
-        **npy_files.OUTPUT,
-    })  # fmt: skip
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -52,3 +36,16 @@ def _run(arguments: argparse.Namespace) -> None:
     if timing.source == "emulator":
         print(f"\n{EMULATED}")
     print(f"\n{sums}")
+
+
+COMMAND = ("segments", _run, "add up the elements of a .npy file by segment", {
+    "values": {"metavar": "VALUES.npy"},
+    "ids": {"metavar": "IDS.npy"},
+    "--offsets": {"action": "store_true", "help":
+        "IDS.npy has the offsets of the segments, not ids"},
+    "--num-segments": {"type": int, "metavar": "K", "help": "default: the largest id plus one"},
+    "--strategy": {"choices": IN_GROUPS, "default": "auto", "help": "default: auto"},
+    "--dtype": {"help": "the dtype of the sums"},
+    "--device": {"help": "cpu, cuda, cuda:1 or emulator (default: cpu)"},
+    **npy_files.OUTPUT,
+})  # fmt: skip

@@ -10,20 +10,10 @@ import numpy as np
 
 from gpureduce import exact
 from gpureduce.cli import npy_files, progress
-from gpureduce.cli.arguments import Command
 from gpureduce.core.dtypes import is_float, quietly
 from gpureduce.text import show_json, table
 
 _MOST_ROWS = 20  # that a terminal shows
-
-
-def register(command: Command) -> None:
-    """Add the command."""
-    command("stats", _run, "count, extremes, sum, mean, deviation and norm of a .npy file", {
-        "file": {"metavar": "FILE.npy"},
-        "--axis": {"type": int, "help": "statistics along this axis, not of all elements"},
-        "--ddof": {"type": float, "default": 0, "help": "of the deviation (default: 0)"},
-    })  # fmt: skip
 
 
 def statistics(array: Any, axis: int | None, ddof: float) -> dict[str, Any]:
@@ -69,3 +59,10 @@ def _run(arguments: argparse.Namespace) -> None:
     print(table(["at", *found], rows, range(1, len(found) + 1)))
     if len(places) > _MOST_ROWS:
         print(f"... and {len(places) - _MOST_ROWS} more: --json shows all")
+
+
+COMMAND = ("stats", _run, "count, extremes, sum, mean, deviation and norm of a .npy file", {
+    "file": {"metavar": "FILE.npy"},
+    "--axis": {"type": int, "help": "statistics along this axis, not of all elements"},
+    "--ddof": {"type": float, "default": 0, "help": "of the deviation (default: 0)"},
+})  # fmt: skip

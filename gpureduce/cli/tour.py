@@ -18,7 +18,6 @@ import gpureduce
 from gpureduce.bench.clocks import of_each
 from gpureduce.bench.command import size
 from gpureduce.bench.runner import Contender, in_turns, one_by_one
-from gpureduce.cli.arguments import Command
 from gpureduce.core import devices
 from gpureduce.core.arrays import random_numbers
 from gpureduce.core.checks import whole
@@ -48,14 +47,6 @@ _NEXT = """Next:
   to learn or teach   gpureduce explain interleaved_idx sequential    why one rung is faster
   to measure          gpureduce bench                                 this machine on one page
   to add numbers      gpureduce sum FILE.npy                          the exact sum, rounded once"""
-
-
-def register(command: Command) -> None:
-    """Add the command."""
-    command("tour", _run, "show why each rung is faster, and how fast this machine adds", {
-        "--n": {"type": size, "default": 2**24, "help": "elements (default: 2^24)"},
-        "--device": {"help": "cuda, cuda:1 or emulator"},
-    })  # fmt: skip
 
 
 def _timed(n: int, device: devices.Device) -> Record:
@@ -164,3 +155,9 @@ def _wrapped(text: str) -> str:
         line if len(line) <= _WIDTH else textwrap.fill(line, _WIDTH) for line in text.splitlines()
     ]
     return "\n".join(lines)
+
+
+COMMAND = ("tour", _run, "show why each rung is faster, and how fast this machine adds", {
+    "--n": {"type": size, "default": 2**24, "help": "elements (default: 2^24)"},
+    "--device": {"help": "cuda, cuda:1 or emulator"},
+})  # fmt: skip
