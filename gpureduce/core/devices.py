@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import copy
 import functools
+import json
 import os
 import re
 import sys
 import warnings
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from gpureduce import _host
-from gpureduce.core import json_files
 from gpureduce.core.checks import shown
 from gpureduce.core.registry import Strategy
 from gpureduce.errors import CudaError
@@ -74,9 +75,12 @@ class Device:
         return int(self.id.partition(":")[2] or 0)
 
 
-def build() -> Any:
+@functools.cache
+def build() -> dict[str, Any]:
     """The facts that setup.py recorded when it built the backends."""
-    return json_files.packaged("_build.json")
+    text = (Path(__file__).parents[1] / "_build.json").read_text()
+    result: dict[str, Any] = json.loads(text)
+    return result
 
 
 @functools.cache
