@@ -13,17 +13,15 @@ static void note_bad(gr_host_segments *job, size_t row)
 
 static bool add_block(gr_host_segments *job, const gr_segment_block *block, int copy)
 {
-    unsigned char *cells =
-        job->kind == GR_CELL_NONE ? NULL : job->cells + (size_t)copy * job->copy_bytes;
+    unsigned char *cells = job->cells + (size_t)copy * job->copy_bytes;
     switch (job->kind) {
-    case GR_CELL_NONE: gr_widen_fields(job, block, &job->fields[copy]); return true;
     case GR_CELL_WORD: gr_add_words(job, block, (uint64_t *)(void *)cells); return true;
     case GR_CELL_SHORT:
     case GR_CELL_PAIR: return gr_add_pairs(job, block, cells, &job->outliers[copy]);
     case GR_CELL_LEVELS:
         return gr_add_levels(job, block, (int64_t *)(void *)cells, &job->outliers[copy]);
     case GR_CELL_PROVEN: gr_add_proven(job, block, cells); return true;
-    default: gr_add_digits(job, block, (int64_t *)(void *)cells); return true;
+    default: gr_add_exactly(job, block, (gr_exact *)(void *)cells); return true;
     }
 }
 
@@ -69,7 +67,7 @@ static void finish_sums(const gr_host_segments *job, size_t first, size_t n)
     case GR_CELL_PAIR: gr_finish_pairs(job, first, n); break;
     case GR_CELL_LEVELS: gr_finish_levels(job, first, n); break;
     case GR_CELL_PROVEN: gr_finish_proven(job, first, n); break;
-    default: gr_finish_digits(job, first, n); break;
+    default: gr_finish_exactly(job, first, n); break;
     }
 }
 

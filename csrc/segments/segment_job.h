@@ -7,22 +7,20 @@
 #include "threads/interrupts.h"
 
 enum {
-    GR_SEGMENT_BLOCK = 512,  /* numbers that are read and added at a time */
-    GR_ROUND_ROWS = 1 << 30, /* rows added to digits between two carries */
-    GR_MOST_SAMPLES = 512,   /* of elements, which choose a window */
-    GR_FIELDS = 2048         /* of exponents */
+    GR_SEGMENT_BLOCK = 512, /* numbers that are read and added at a time */
+    GR_MOST_SAMPLES = 512,  /* of elements, which choose a window */
+    GR_FIELDS = 2048        /* of exponents */
 };
 
 /* The representation of sums while elements are added. A cell holds the sum of one column of a
  * segment. */
 typedef enum {
-    GR_CELL_NONE,   /* no sums: only checks ids and looks at exponents */
     GR_CELL_WORD,   /* uint64: a sum of integers modulo 2^64 */
     GR_CELL_SHORT,  /* a 64-bit integer, in units of a power of two that all sums share */
     GR_CELL_PAIR,   /* a 128-bit integer of the same kind */
     GR_CELL_LEVELS, /* integers in units of several powers of two, also for squares */
     GR_CELL_PROVEN, /* float64 numbers that prove their own rounding: exact/proven.h */
-    GR_CELL_DIGITS  /* 64-bit digits that count powers of 2^32, and flags */
+    GR_CELL_EXACT   /* accumulators: exact/exact.h */
 } gr_cell_kind;
 
 /* Short cells and pairs take numbers whose exponent field lies in [low, low + most]. They count
@@ -54,15 +52,14 @@ typedef struct {
     bool touching;    /* all sums are adjacent, in the order of the cells */
     bool adds_floats; /* the elements are floats */
     gr_cell_kind kind;
-    bool in_order;           /* the rows of each segment follow those of the one before */
-    gr_pair_window window;   /* for pairs, or short cells */
-    gr_pair_window narrow;   /* for short cells; a negative `most` means none */
-    gr_cell_levels levels;   /* for levels, ... */
-    int unit[2];             /* ... the last unit of sums, and that of squares */
-    int first_digit, digits; /* for digits */
+    bool in_order;         /* the rows of each segment follow those of the one before */
+    gr_pair_window window; /* for pairs, or short cells */
+    gr_pair_window narrow; /* for short cells; a negative `most` means none */
+    gr_cell_levels levels; /* for levels, ... */
+    int unit[2];           /* ... the last unit of sums, and that of squares */
     size_t cell_bytes;
 
-    /* Unproven sums are added up again, in digits. Their segments are numbered; the other segments
+    /* Unproven sums are added up again, exactly. Their segments are numbered; the other segments
      * have the number SIZE_MAX. NULL: all segments are added up. */
     unsigned char *unproven; /* per segment */
     size_t *number, *segment_of;
@@ -75,13 +72,10 @@ typedef struct {
     size_t batch;         /* its first cell */
     size_t copy_bytes;
     int copies, threads;
-    gr_field_range *fields; /* per copy */
-    gr_outliers *outliers;  /* one list per copy; in the end the first has all, sorted */
-    size_t most_outliers;   /* of a list */
+    gr_outliers *outliers; /* one list per copy; in the end the first has all, sorted */
+    size_t most_outliers;  /* of a list */
 
     size_t chunk, next_row; /* rows that a task takes at a time; the first row not yet taken */
-    size_t end_row;         /* of this round */
-    bool clears;            /* clears the cells: the first round of a pass */
     size_t bad_row;         /* SIZE_MAX: none */
     bool failed;            /* no memory */
     bool too_wide;          /* too many outliers */
@@ -177,22 +171,14 @@ bool gr_add_levels(gr_host_segments *job, const gr_segment_block *block, int64_t
                    gr_outliers *outliers);
 void gr_add_proven(const gr_host_segments *job, const gr_segment_block *block,
                    unsigned char *cells);
-void gr_add_digits(const gr_host_segments *job, const gr_segment_block *block, int64_t *cells);
-
-/* Carries the digits of n cells, so that they can take a round of rows. */
-void gr_carry_digits(const gr_host_segments *job, int64_t *cells, size_t n);
-
-/* Widens the range by the exponent fields of the block's finite nonzero numbers whose segments are
- * added up. The field of a subnormal number counts as 1. */
-void gr_widen_fields(const gr_host_segments *job, const gr_segment_block *block,
-                     gr_field_range *range);
+void gr_add_exactly(const gr_host_segments *job, const gr_segment_block *block, gr_exact *cells);
 
 /* As gr_finish_cells(). gr_finish_proven() marks segments with unproven sums. */
 void gr_finish_words(const gr_host_segments *job, size_t first, size_t n);
 void gr_finish_pairs(const gr_host_segments *job, size_t first, size_t n);
 void gr_finish_levels(const gr_host_segments *job, size_t first, size_t n);
 void gr_finish_proven(const gr_host_segments *job, size_t first, size_t n);
-void gr_finish_digits(const gr_host_segments *job, size_t first, size_t n);
+void gr_finish_exactly(const gr_host_segments *job, size_t first, size_t n);
 
 /* The first outlier of this cell or of a later one. */
 size_t gr_first_outlier(const gr_outliers *outliers, size_t cell);

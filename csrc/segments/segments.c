@@ -18,8 +18,8 @@
  *           Outliers, inf and nan go to a list, as for pairs. (levels.c)
  *   proven  sums of floats of any exponents, if the list would get long: float64 numbers that
  *           mostly prove how the sum is rounded. Also for squares. (proven.c)
- *   digits  sums of the segments where they do not, in another pass: as many 32-bit digits per
- *           cell as lie between the least and the greatest exponent, which a pass finds. (digits.c)
+ *   exact   sums of the segments where they do not, in another pass: accumulators of exact.h.
+ *           (accumulators.c)
  *
  * Each thread has a copy of the cells, and takes chunks of rows until none is left. Cells of all
  * copies take as much memory as the elements at most, or COPIED_BYTES. If one copy takes more, and
@@ -60,9 +60,10 @@ static bool take_chunk(gr_host_segments *job, size_t *first, size_t *end)
         __atomic_load_n(&job->too_wide, __ATOMIC_RELAXED))
         return false;
     *first = __atomic_fetch_add(&job->next_row, job->chunk, __ATOMIC_RELAXED);
-    if (*first >= job->end_row || *first >= __atomic_load_n(&job->bad_row, __ATOMIC_RELAXED))
+    size_t rows = job->request->values.rows;
+    if (*first >= rows || *first >= __atomic_load_n(&job->bad_row, __ATOMIC_RELAXED))
         return false;
-    *end = *first + gr_least(job->chunk, job->end_row - *first);
+    *end = *first + gr_least(job->chunk, rows - *first);
     return true;
 }
 
@@ -73,18 +74,11 @@ static void add_task(size_t task, void *context)
     gr_segment_block *block = malloc(sizeof *block);
     if (!block)
         __atomic_store_n(&job->failed, true, __ATOMIC_RELAXED);
-    if (job->clears)
+    if (job->columns > 0) /* not if only ids are checked */
         memset(job->cells + task * job->copy_bytes, 0, job->copy_bytes);
     while (block && take_chunk(job, &first, &end))
         gr_add_rows(job, block, first, end, (int)task);
     free(block);
-}
-
-static void carry_task(size_t task, void *context)
-{
-    const gr_host_segments *job = context;
-    int64_t *cells = (int64_t *)(void *)(job->cells + task * job->copy_bytes);
-    gr_carry_digits(job, cells, (job->segments + 1) * job->columns);
 }
 
 static bool has_ended_badly(const gr_host_segments *job)
@@ -107,19 +101,11 @@ static void finish_task(size_t task, void *context)
 /* Adds up the segments first_segment to first_segment + segments - 1. */
 static void run_pass(gr_host_segments *job)
 {
-    size_t rows = job->request->values.rows, cells = job->segments * job->columns;
+    size_t cells = job->segments * job->columns;
     for (int i = 0; i < job->copies; i++)
         job->outliers[i].count = 0;
-    job->end_row = 0;
-    do {
-        size_t first = job->end_row;
-        if (first > 0 && job->kind == GR_CELL_DIGITS)
-            gr_parallel(job->copies, (size_t)job->copies, carry_task, job);
-        job->clears = first == 0;
-        job->next_row = first;
-        job->end_row = first + gr_least(rows - first, GR_ROUND_ROWS);
-        gr_parallel(job->copies, (size_t)job->copies, add_task, job);
-    } while (job->end_row < rows && !has_ended(job));
+    job->next_row = 0;
+    gr_parallel(job->copies, (size_t)job->copies, add_task, job);
     if (!has_ended(job))
         gr_join_outliers(job);
     if (!has_ended(job))
@@ -173,32 +159,6 @@ static void run_kind(gr_host_segments *job, gr_cell_kind kind, size_t cell_bytes
     free(job->cells);
 }
 
-/* Finds the exponents of all elements of numbered segments, and chooses a cell's digits. */
-static void choose_digits(gr_host_segments *job)
-{
-    gr_field_range all = {GR_FIELDS, 0};
-    job->kind = GR_CELL_NONE;
-    job->copies = job->threads;
-    job->fields = malloc((size_t)job->copies * sizeof *job->fields);
-    job->failed = !job->fields;
-    for (int i = 0; i < job->copies && !job->failed; i++)
-        job->fields[i] = all;
-    job->clears = false;
-    job->next_row = 0;
-    job->end_row = job->request->values.rows;
-    if (!job->failed)
-        gr_parallel(job->copies, (size_t)job->copies, add_task, job);
-    for (int i = 0; i < job->copies && !job->failed; i++) {
-        all.least = job->fields[i].least < all.least ? job->fields[i].least : all.least;
-        all.most = job->fields[i].most > all.most ? job->fields[i].most : all.most;
-    }
-    free(job->fields);
-    if (all.least > all.most) /* nothing but zeros, inf and nan */
-        all = (gr_field_range){1, 1};
-    job->first_digit = (all.least - 1) / 32;
-    job->digits = (all.most - 1) / 32 - job->first_digit + 3;
-}
-
 /* Numbers the segments with unproven sums. Returns false without memory, or if all sums are
  * proven. */
 static bool number_unproven(gr_host_segments *job)
@@ -220,7 +180,7 @@ static bool number_unproven(gr_host_segments *job)
     return !job->failed;
 }
 
-/* For numbers of any exponents. Unrounded sums have no proof, so all are added up in digits. */
+/* For numbers of any exponents. Unrounded sums have no proof, so accumulators add up all. */
 static void sum_wide(gr_host_segments *job)
 {
     bool all = job->request->sums.words;
@@ -228,9 +188,7 @@ static void sum_wide(gr_host_segments *job)
         run_kind(job, GR_CELL_PROVEN, sizeof(gr_proven3) * (1 + gr_has_squares(job)));
     if (!has_ended_badly(job) && (all || number_unproven(job))) {
         job->too_wide = false;
-        choose_digits(job);
-        if (!has_ended(job))
-            run_kind(job, GR_CELL_DIGITS, ((size_t)job->digits + 1) * sizeof(int64_t));
+        run_kind(job, GR_CELL_EXACT, sizeof(gr_exact));
     }
     free(job->number);
     free(job->segment_of);
@@ -260,13 +218,11 @@ static void sum_floats(gr_host_segments *job)
 /* Checks ids only. */
 static void check_ids(gr_host_segments *job)
 {
-    size_t rows = job->request->values.rows;
     job->columns = 0; /* so gr_add_rows() reads no elements */
     job->copies = 1;
     job->segments = 0;
-    job->clears = job->too_wide = false;
+    job->too_wide = false;
     job->next_row = 0;
-    job->end_row = rows;
     add_task(0, job);
 }
 
