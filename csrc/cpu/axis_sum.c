@@ -5,20 +5,17 @@
 #include "cpu/floating_point_mode.h"
 #include "cpu/gather.h"
 #include "cpu/kernels.h"
+#include "cpu/partial_sums.h"
 #include "cpu/store.h"
 
 #include <math.h>
 
 enum { BATCH = 64 }; /* rows */
 
-/* As in cpu_sum.c: if partial sums overflow, the elements are added again, scaled down. */
-static const double DOWN = 0x1p-64, UP = 0x1p64;
-
 typedef struct {
     gr_acc acc;
     gr_load target;
     const gr_initial *initial;
-    gr_float_kernel *floats;
     gr_float_rows_kernel *float_rows;
     gr_float_columns_kernel *float_columns;
     gr_integer_rows_kernel *integer_rows;
@@ -86,14 +83,12 @@ static void float_rows(const gr_axis_job *job, const unsigned char *in, ptrdiff_
     gr_end_plain(before);
 }
 
-typedef struct {
-    gr_pair pair;
-    bool scaled; /* whether `pair` is times 2^-64 */
-} float_partial;
-
-static __attribute__((noinline)) gr_pair scale_pair(gr_pair sum, double factor)
+/* Adds the sum of n numbers to the tree. */
+static void push_row(const gr_axis_job *job, const void *in, size_t n, gr_tree *tree)
 {
-    return sum * factor;
+    gr_pair sum;
+    context_of(job)->float_rows(in, 0, n, 1, &sum);
+    gr_tree_push(tree, sum);
 }
 
 /* Adds up elements times 2^-64, to avoid an overflow. */
@@ -107,8 +102,8 @@ static gr_pair scaled_sum(const gr_axis_job *job, const gr_axis_run *row, size_t
         some = n < most ? n : most;
         gr_gather_row((unsigned char *)block, job->axes, row->in, row->mask, first, some);
         for (size_t i = 0; i < some * parts; i++)
-            block[i] *= DOWN;
-        gr_tree_push(&tree, context_of(job)->floats(block, some * parts));
+            block[i] *= GR_SCALE_DOWN;
+        push_row(job, block, some * parts, &tree);
     }
     return gr_tree_total(&tree);
 }
@@ -116,7 +111,7 @@ static gr_pair scaled_sum(const gr_axis_job *job, const gr_axis_run *row, size_t
 static void float_piece(const gr_axis_job *job, const gr_axis_run *row, size_t first, size_t n,
                         unsigned char *buffer, void *partial)
 {
-    float_partial *sum = partial;
+    gr_partial_sum *sum = partial;
     const unsigned char *in;
     gr_tree tree;
     gr_tree_start(&tree);
@@ -124,7 +119,7 @@ static void float_piece(const gr_axis_job *job, const gr_axis_run *row, size_t f
     for (size_t done = 0, some;
          (some = gr_axis_chunk(job, row, first + done, n - done, buffer, &in, NULL)) > 0;
          done += some)
-        gr_tree_push(&tree, context_of(job)->floats(in, some * (size_t)job->axes->components));
+        push_row(job, in, some * (size_t)job->axes->components, &tree);
     sum->pair = gr_tree_total(&tree);
     sum->scaled = job->axes->load == GR_LOAD_f64 && !is_finite(job, sum->pair);
     if (sum->scaled)
@@ -132,35 +127,12 @@ static void float_piece(const gr_axis_job *job, const gr_axis_run *row, size_t f
     gr_end_plain(before);
 }
 
-static gr_pair add_partials(const float_partial *sums, size_t count)
-{
-    gr_tree tree;
-    gr_tree_start(&tree);
-    for (size_t i = 0; i < count; i++)
-        gr_tree_push(&tree, sums[i].pair);
-    return gr_tree_total(&tree);
-}
-
 static void float_total(const gr_axis_job *job, const gr_axis_run *row, void *partials,
                         size_t pieces)
 {
-    float_partial *sums = partials;
-    bool scaled = false;
     gr_arithmetic before = gr_begin_plain();
-    for (size_t i = 0; i < pieces; i++)
-        scaled |= sums[i].scaled;
-    gr_pair total = add_partials(sums, pieces);
-    if (scaled || (job->axes->load == GR_LOAD_f64 && !is_finite(job, total))) {
-        for (size_t i = 0; i < pieces; i++)
-            if (!sums[i].scaled)
-                sums[i].pair = scale_pair(sums[i].pair, DOWN);
-        total = add_partials(sums, pieces);
-        /* Adds the two halves of a real sum before scaling up: they may cancel. */
-        if (job->axes->components == 1)
-            total = (gr_pair){total[0] + total[1], 0};
-        total = scale_pair(total, UP);
-    }
-    store_pair(job, total, row->out);
+    store_pair(job, gr_total_of(partials, pieces, job->axes->load, job->axes->components),
+               row->out);
     gr_end_plain(before);
 }
 
@@ -251,7 +223,7 @@ static double column_again(const gr_axis_job *job, const gr_axis_run *run, size_
     row.in += (ptrdiff_t)i * run->in_step;
     row.mask += run->mask ? (ptrdiff_t)i * run->mask_step : 0;
     gr_pair sum = scaled_sum(job, &row, 0, job->n);
-    return scale_pair((gr_pair){sum[0] + sum[1], 0}, UP)[0];
+    return gr_scale_pair((gr_pair){sum[0] + sum[1], 0}, GR_SCALE_UP)[0];
 }
 
 static void store_column(const gr_axis_job *job, double sum, size_t column, const gr_axis_run *run,
@@ -292,7 +264,7 @@ static void float_store(const gr_axis_job *job, gr_columns *sums, size_t first,
 
 static const gr_axis_adder float_adder = {
     .rows = float_rows,
-    .partial_size = sizeof(float_partial),
+    .partial_size = sizeof(gr_partial_sum),
     .piece = float_piece,
     .total = float_total,
     .kept_planes = 1,
@@ -426,51 +398,27 @@ static const gr_axis_adder integer_adder = {
 
 /* --- all ------------------------------------------------------------------------------------- */
 
-#define FLOATS(type)                                                                               \
-    case GR_LOAD_##type:                                                                           \
-        how->floats = kernels->type;                                                               \
-        how->float_rows = kernels->rows_##type;                                                    \
-        how->float_columns = kernels->columns_##type;                                              \
-        break;
-#define INTEGERS(type)                                                                             \
-    case GR_LOAD_##type:                                                                           \
-        how->integer_rows = kernels->rows_##type;                                                  \
-        how->integer_columns = kernels->columns_##type;                                            \
-        break;
-
-static void choose_kernels(context *how, gr_load load)
-{
-    const gr_cpu_kernels *kernels = gr_cpu_best();
-    switch (load) {
-        FLOATS(f16)
-        FLOATS(bf16)
-        FLOATS(f32)
-        FLOATS(f64)
-        INTEGERS(i8)
-        INTEGERS(u8)
-        INTEGERS(i16)
-        INTEGERS(u16)
-        INTEGERS(i32)
-        INTEGERS(u32)
-        INTEGERS(u64)
-    default: break;
-    }
-    if (how->acc == GR_ACC_u32)
-        how->integer_columns = kernels->columns_w32;
-}
-
 bool gr_cpu_sum_axes(gr_axes *axes, gr_acc acc, gr_load target, const gr_initial *initial,
                      int threads)
 {
-    context how = {.acc = acc, .target = target, .initial = initial};
-    choose_kernels(&how, axes->load);
+    const gr_cpu_kernels *kernels = gr_cpu_best();
+    context how = {
+        .acc = acc,
+        .target = target,
+        .initial = initial,
+        .float_rows = kernels->float_rows[axes->load],
+        .float_columns = kernels->float_columns[axes->load],
+        .integer_rows = kernels->integer_rows[axes->load],
+        .integer_columns =
+            acc == GR_ACC_u32 ? kernels->columns_w32 : kernels->integer_columns[axes->load],
+    };
     gr_axis_job job = {
-        .adder = how.floats ? &float_adder : &integer_adder,
+        .adder = how.float_rows ? &float_adder : &integer_adder,
         .context = &how,
         .axes = axes,
         /* One pass takes 15 rows. More than 8 of float64 evict each other's cache lines. */
         .few_rows = axes->load == GR_LOAD_f64 ? 8 : 15,
-        .vector = how.floats ? gr_cpu_best()->vector : 1,
+        .vector = how.float_rows ? kernels->vector : 1,
         .tile = GR_COLUMNS,
         .threads = threads,
     };

@@ -1,5 +1,22 @@
-/* The inner loops of sums along axes; a part of kernels_text.h. */
+/* The inner loops of sums of rows and columns; a part of kernels_text.h. */
 #include <stdbool.h>
+
+/* The type, its bytes, the order of a pair of vectors, and the load of a pair in order. */
+#define FLOATS(X)                                                                                  \
+    X(f16, 2, IN_ORDER, load_f16)                                                                  \
+    X(bf16, 2, PAIRED, load_bf16_in_order)                                                         \
+    X(f32, 4, IN_ORDER, load_f32)                                                                  \
+    X(f64, 8, IN_ORDER, load_f64)
+
+/* The type, its bits, and the sign bits that are flipped before additions. */
+#define INTEGERS(X)                                                                                \
+    X(i8, 8, 0x8080808080808080)                                                                   \
+    X(u8, 8, 0)                                                                                    \
+    X(i16, 16, 0x8000800080008000)                                                                 \
+    X(u16, 16, 0)                                                                                  \
+    X(i32, 32, 0x8000000080000000)                                                                 \
+    X(u32, 32, 0)                                                                                  \
+    X(u64, 64, 0)
 
 /* --- rows of floats -------------------------------------------------------------------------- */
 
@@ -59,7 +76,7 @@ INLINE void sum_side_by_side(const double *in, size_t n, size_t rows, gr_pair *s
 INLINE void sum_float_rows(const unsigned char *in, ptrdiff_t step, size_t n, size_t rows,
                            size_t size, load_pair *load, lane_order order, gr_pair *sums)
 {
-    if (n > SHORT) {
+    if (n > SHORT || rows == 1) {
         bool fetches = fetching_gains();
         for (size_t r = 0; r < rows; r++, in += step)
             sums[r] = n <= GR_CPU_BLOCK ? sum_block(in, n, size, load, order, fetches)
@@ -78,17 +95,14 @@ INLINE void sum_float_rows(const unsigned char *in, ptrdiff_t step, size_t n, si
     }
 }
 
-#define FLOAT_ROWS(type, size, order)                                                              \
+#define FLOAT_ROWS(type, size, order, load)                                                        \
     static void rows_##type(const void *data, ptrdiff_t step, size_t n, size_t rows,               \
                             gr_pair *sums)                                                         \
     {                                                                                              \
         sum_float_rows(data, step, n, rows, size, load_##type, order, sums);                       \
     }
 
-FLOAT_ROWS(f16, 2, IN_ORDER)
-FLOAT_ROWS(bf16, 2, PAIRED)
-FLOAT_ROWS(f32, 4, IN_ORDER)
-FLOAT_ROWS(f64, 8, IN_ORDER)
+FLOATS(FLOAT_ROWS)
 
 /* --- rows of integers ------------------------------------------------------------------------ */
 
@@ -104,7 +118,8 @@ typedef LOOSE(uint64_t) loose_u64;
 
 enum { SHORT_INTEGERS = 16 };
 
-/* Flipping the sign bit makes each element too large by the value of that bit. */
+/* Flipping the sign bits of signed integers makes them unsigned integers, each too large by the
+ * value of that bit. */
 #define INTEGER_ROWS(type, bits, flip)                                                             \
     static void rows_##type(const void *data, ptrdiff_t step, size_t n, size_t rows,               \
                             uint64_t *sums)                                                        \
@@ -126,13 +141,7 @@ enum { SHORT_INTEGERS = 16 };
             sums[r] = sum_integers(in, n * (bits / 8), bits, flip, fetches) - excess * n;          \
     }
 
-INTEGER_ROWS(i8, 8, 0x8080808080808080)
-INTEGER_ROWS(u8, 8, 0)
-INTEGER_ROWS(i16, 16, 0x8000800080008000)
-INTEGER_ROWS(u16, 16, 0)
-INTEGER_ROWS(i32, 32, 0x8000000080000000)
-INTEGER_ROWS(u32, 32, 0)
-INTEGER_ROWS(u64, 64, 0)
+INTEGERS(INTEGER_ROWS)
 
 /* --- columns --------------------------------------------------------------------------------- */
 
@@ -201,17 +210,14 @@ INLINE void add_float_columns(const unsigned char *const *rows, size_t count, si
                        sums);
 }
 
-#define FLOAT_COLUMNS(type, size, load)                                                            \
+#define FLOAT_COLUMNS(type, size, order, load)                                                     \
     static void columns_##type(const unsigned char *const *rows, size_t count, size_t width,       \
                                bool fetches, double *sums)                                         \
     {                                                                                              \
         add_float_columns(rows, count, width, size, load, fetches, sums);                          \
     }
 
-FLOAT_COLUMNS(f16, 2, load_f16)
-FLOAT_COLUMNS(bf16, 2, load_bf16_in_order)
-FLOAT_COLUMNS(f32, 4, load_f32)
-FLOAT_COLUMNS(f64, 8, load_f64)
+FLOATS(FLOAT_COLUMNS)
 
 /* Integers are first added in lanes of twice their width, integers at even and at odd places
  * separately, as in sum_integers. Sums of 128 fit. Lanes of 64 bits, and sums modulo 2^32, are not
@@ -334,27 +340,24 @@ INLINE void add_integer_columns(const unsigned char *const *rows, size_t count, 
     }
 }
 
-#define INTEGER_COLUMNS(type, bits, widens, flip)                                                  \
+static void columns_w32(const unsigned char *const *rows, size_t count, size_t width,
+                        uint64_t *sums)
+{
+    add_integer_columns(rows, count, width, 32, false, 0, sums);
+}
+
+#define INTEGER_COLUMNS(type, bits, flip)                                                          \
     static void columns_##type(const unsigned char *const *rows, size_t count, size_t width,       \
                                uint64_t *sums)                                                     \
     {                                                                                              \
-        add_integer_columns(rows, count, width, bits, widens, flip, sums);                         \
+        add_integer_columns(rows, count, width, bits, bits < 64, flip, sums);                      \
     }
 
-INTEGER_COLUMNS(i8, 8, true, 0x8080808080808080)
-INTEGER_COLUMNS(u8, 8, true, 0)
-INTEGER_COLUMNS(i16, 16, true, 0x8000800080008000)
-INTEGER_COLUMNS(u16, 16, true, 0)
-INTEGER_COLUMNS(i32, 32, true, 0x8000000080000000)
-INTEGER_COLUMNS(u32, 32, true, 0)
-INTEGER_COLUMNS(u64, 64, false, 0)
-INTEGER_COLUMNS(w32, 32, false, 0)
+INTEGERS(INTEGER_COLUMNS)
 
+#define ROWS_OF(type, ...) [GR_LOAD_##type] = rows_##type,
+#define COLUMNS_OF(type, ...) [GR_LOAD_##type] = columns_##type,
 #define AXIS_KERNELS                                                                               \
-    .rows_f16 = rows_f16, .rows_bf16 = rows_bf16, .rows_f32 = rows_f32, .rows_f64 = rows_f64,      \
-    .rows_i8 = rows_i8, .rows_u8 = rows_u8, .rows_i16 = rows_i16, .rows_u16 = rows_u16,            \
-    .rows_i32 = rows_i32, .rows_u32 = rows_u32, .rows_u64 = rows_u64, .vector = GROUP,             \
-    .columns_f16 = columns_f16, .columns_bf16 = columns_bf16, .columns_f32 = columns_f32,          \
-    .columns_f64 = columns_f64, .columns_i8 = columns_i8, .columns_u8 = columns_u8,                \
-    .columns_i16 = columns_i16, .columns_u16 = columns_u16, .columns_i32 = columns_i32,            \
-    .columns_u32 = columns_u32, .columns_u64 = columns_u64, .columns_w32 = columns_w32
+    .float_rows = {FLOATS(ROWS_OF)}, .float_columns = {FLOATS(COLUMNS_OF)},                        \
+    .integer_rows = {INTEGERS(ROWS_OF)}, .integer_columns = {INTEGERS(COLUMNS_OF)},                \
+    .columns_w32 = columns_w32, .vector = GROUP

@@ -6,6 +6,7 @@
 #include "threads/pool.h"
 #include "cpu/instruction_set.h"
 #include "cpu/kernels.h"
+#include "cpu/partial_sums.h"
 
 #include <float.h>
 #include <math.h>
@@ -26,24 +27,13 @@ enum {
     THREADS_FROM_BYTES = 1 << 19
 };
 
-/* If partial sums overflow, the elements are added again times 2^-64. This leaves room for 2^64 of
- * the largest. */
-static const double DOWN = 0x1p-64, UP = 0x1p64;
-
-typedef struct {
-    gr_pair pair; /* floats */
-    bool scaled;  /* whether `pair` is times 2^-64 */
-    uint64_t integer;
-} task_sum;
-
 typedef struct {
     const unsigned char *data;
     size_t n, task_n, size;
     gr_load load;
-    gr_float_kernel *floats;
-    gr_integer_kernel *integers;
-    uint64_t flip;
-    task_sum *sums;
+    gr_float_rows_kernel *floats;
+    gr_integer_rows_kernel *integers;
+    gr_partial_sum *sums;
 } sum_job;
 
 GR_CHOOSE_TABLE(gr_cpu_best, gr_cpu_kernels, gr_cpu_baseline, gr_cpu_avx2, gr_cpu_avx512,
@@ -55,7 +45,7 @@ static bool finite_pair(gr_pair x)
 }
 
 /* Separate functions, so that no compiler fuses the product with an addition. */
-static __attribute__((noinline)) gr_pair scale_pair(gr_pair sum, double factor)
+__attribute__((noinline)) gr_pair gr_scale_pair(gr_pair sum, double factor)
 {
     return sum * factor;
 }
@@ -64,18 +54,20 @@ static __attribute__((noinline)) void scale_block(const unsigned char *in, size_
 {
     memcpy(out, in, n * sizeof *out);
     for (size_t i = 0; i < n; i++)
-        out[i] *= DOWN;
+        out[i] *= GR_SCALE_DOWN;
 }
 
-static gr_pair scaled_sum(const unsigned char *in, size_t n, gr_float_kernel *kernel)
+static gr_pair scaled_sum(const unsigned char *in, size_t n, gr_float_rows_kernel *kernel)
 {
     double block[GR_CPU_BLOCK];
+    gr_pair sum;
     gr_tree tree;
     gr_tree_start(&tree);
     while (n > 0) {
         size_t leaf = n < GR_CPU_BLOCK ? n : GR_CPU_BLOCK;
         scale_block(in, leaf, block);
-        gr_tree_push(&tree, kernel(block, leaf));
+        kernel(block, 0, leaf, 1, &sum);
+        gr_tree_push(&tree, sum);
         in += leaf * sizeof *block;
         n -= leaf;
     }
@@ -88,76 +80,44 @@ static void run_task(size_t task, void *context)
     size_t first = task * job->task_n;
     size_t n = job->n - first < job->task_n ? job->n - first : job->task_n;
     const unsigned char *in = job->data + first * job->size;
-    task_sum *sum = job->sums + task;
+    gr_partial_sum *sum = job->sums + task;
     if (job->integers) {
-        sum->integer = job->integers(in, n * job->size, job->flip);
+        job->integers(in, 0, n, 1, &sum->integer);
         return;
     }
     /* The floating-point mode is per thread, and another mode would change the sum. */
     gr_arithmetic before = gr_begin_plain();
-    sum->pair = job->floats(in, n);
+    job->floats(in, 0, n, 1, &sum->pair);
     sum->scaled = job->load == GR_LOAD_f64 && !finite_pair(sum->pair);
     if (sum->scaled)
         sum->pair = scaled_sum(in, n, job->floats);
     gr_end_plain(before);
 }
 
-/* Chooses the kernel for the element type, and the sign bits that it flips for signed integers. */
-static void choose_kernel(sum_job *job)
-{
-    const gr_cpu_kernels *table = gr_cpu_best();
-    switch (job->load) {
-    case GR_LOAD_f16: job->floats = table->f16; return;
-    case GR_LOAD_bf16: job->floats = table->bf16; return;
-    case GR_LOAD_f32: job->floats = table->f32; return;
-    case GR_LOAD_f64: job->floats = table->f64; return;
-    case GR_LOAD_i8: job->flip = 0x8080808080808080; break;
-    case GR_LOAD_i16: job->flip = 0x8000800080008000; break;
-    case GR_LOAD_i32: job->flip = 0x8000000080000000; break;
-    default: break;
-    }
-    switch (job->size) {
-    case 1: job->integers = table->bits8; return;
-    case 2: job->integers = table->bits16; return;
-    case 4: job->integers = table->bits32; return;
-    default: job->integers = table->bits64; return;
-    }
-}
-
-static uint64_t add_integers(const sum_job *job, size_t tasks)
-{
-    /* Flipping the sign bit makes each element too large by the value of that bit. */
-    uint64_t excess = job->flip ? (uint64_t)1 << (8 * job->size - 1) : 0;
-    uint64_t sum = 0 - excess * job->n;
-    for (size_t i = 0; i < tasks; i++)
-        sum += job->sums[i].integer;
-    return sum;
-}
-
-static gr_pair add_floats(const sum_job *job, size_t tasks, int components)
+static gr_pair add_partial_sums(const gr_partial_sum *sums, size_t count, int components)
 {
     gr_tree tree;
     gr_tree_start(&tree);
-    for (size_t i = 0; i < tasks; i++)
-        gr_tree_push(&tree, job->sums[i].pair);
+    for (size_t i = 0; i < count; i++)
+        gr_tree_push(&tree, sums[i].pair);
     gr_pair sum = gr_tree_total(&tree);
     return components == 1 ? (gr_pair){sum[0] + sum[1], 0} : sum;
 }
 
-static gr_pair total_floats(const sum_job *job, size_t tasks, int components)
+gr_pair gr_total_of(gr_partial_sum *sums, size_t count, gr_load load, int components)
 {
     bool scaled = false;
-    for (size_t i = 0; i < tasks; i++)
-        scaled |= job->sums[i].scaled;
+    for (size_t i = 0; i < count; i++)
+        scaled |= sums[i].scaled;
     if (!scaled) {
-        gr_pair sum = add_floats(job, tasks, components);
-        if (finite_pair(sum) || job->load != GR_LOAD_f64)
+        gr_pair sum = add_partial_sums(sums, count, components);
+        if (finite_pair(sum) || load != GR_LOAD_f64)
             return sum;
     }
-    for (size_t i = 0; i < tasks; i++)
-        if (!job->sums[i].scaled)
-            job->sums[i].pair = scale_pair(job->sums[i].pair, DOWN);
-    return scale_pair(add_floats(job, tasks, components), UP);
+    for (size_t i = 0; i < count; i++)
+        if (!sums[i].scaled)
+            sums[i].pair = gr_scale_pair(sums[i].pair, GR_SCALE_DOWN);
+    return gr_scale_pair(add_partial_sums(sums, count, components), GR_SCALE_UP);
 }
 
 static void store_float(double sum, gr_acc acc, gr_value *out)
@@ -185,11 +145,14 @@ static void run_tasks(sum_job *job, gr_acc acc, int components, int threads, gr_
     if (gr_interrupted()) /* some tasks have not stored a sum */
         return;
     if (job->integers) {
-        store_integer(add_integers(job, tasks), acc, out);
+        uint64_t total = 0;
+        for (size_t i = 0; i < tasks; i++)
+            total += job->sums[i].integer;
+        store_integer(total, acc, out);
         return;
     }
     gr_arithmetic before = gr_begin_plain();
-    gr_pair sum = total_floats(job, tasks, components);
+    gr_pair sum = gr_total_of(job->sums, tasks, job->load, components);
     for (int i = 0; i < components; i++)
         store_float(sum[i], acc, &out[i]);
     gr_end_plain(before);
@@ -208,7 +171,7 @@ static size_t task_size(size_t bytes)
 static __attribute__((noinline)) void sum_large(sum_job *job, gr_acc acc, int components,
                                                 int threads, gr_value out[2])
 {
-    task_sum sums[MOST_TASKS];
+    gr_partial_sum sums[MOST_TASKS];
     job->sums = sums;
     job->task_n = task_size(job->n * job->size) / job->size;
     run_tasks(job, acc, components, threads, out);
@@ -220,15 +183,18 @@ void gr_cpu_sum(const void *data, size_t n, gr_load load, gr_acc acc, int compon
     memset(out, 0, 2 * sizeof *out);
     if (n == 0)
         return;
-    sum_job job = {
-        .data = data, .n = n * (size_t)components, .size = gr_load_size(load), .load = load};
-    choose_kernel(&job);
+    sum_job job = {.data = data,
+                   .n = n * (size_t)components,
+                   .size = gr_load_size(load),
+                   .load = load,
+                   .floats = gr_cpu_best()->float_rows[load],
+                   .integers = gr_cpu_best()->integer_rows[load]};
     size_t slow = load == GR_LOAD_f16 || load == GR_LOAD_bf16 ? 2 : 1;
     if (job.n >= THREADS_FROM_BYTES / slow / job.size) {
         sum_large(&job, acc, components, threads, out);
         return;
     }
-    task_sum sum;
+    gr_partial_sum sum;
     job.sums = &sum;
     job.task_n = job.n;
     run_tasks(&job, acc, components, 1, out);

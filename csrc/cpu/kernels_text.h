@@ -118,16 +118,6 @@ INLINE gr_pair sum_floats(const unsigned char *in, size_t n, size_t size, load_p
     return gr_tree_total(&tree);
 }
 
-#define SUM_FLOATS(type, size, order)                                                              \
-    static gr_pair sum_##type(const void *data, size_t n)                                          \
-    {                                                                                              \
-        return sum_floats(data, n, size, load_##type, order);                                      \
-    }
-SUM_FLOATS(f16, 2, IN_ORDER)
-SUM_FLOATS(bf16, 2, PAIRED)
-SUM_FLOATS(f32, 4, IN_ORDER)
-SUM_FLOATS(f64, 8, IN_ORDER)
-
 /* Takes two integers of `bits` bits per lane of twice the width, and adds them within their lane.
  */
 INLINE lanes64 add_neighbours(lanes64 x, int bits)
@@ -205,16 +195,6 @@ INLINE uint64_t sum_integers(const unsigned char *in, size_t bytes, int bits, ui
     return sum;
 }
 
-#define SUM_BITS(bits)                                                                             \
-    static uint64_t sum_bits##bits(const void *data, size_t bytes, uint64_t flip)                  \
-    {                                                                                              \
-        return sum_integers(data, bytes, bits, flip, fetching_gains());                            \
-    }
-SUM_BITS(8)
-SUM_BITS(16)
-SUM_BITS(32)
-SUM_BITS(64)
-
 /* The compiler vectorizes these two loops. */
 static bool all_finite(const double *x, size_t n)
 {
@@ -291,14 +271,6 @@ STORE(bf16, 2, halves, narrow_to_bf16)
 #include "cpu/axis_text.h"
 
 const gr_cpu_kernels KERNELS = {
-    .f16 = sum_f16,
-    .bf16 = sum_bf16,
-    .f32 = sum_f32,
-    .f64 = sum_f64,
-    .bits8 = sum_bits8,
-    .bits16 = sum_bits16,
-    .bits32 = sum_bits32,
-    .bits64 = sum_bits64,
     .all_finite = all_finite,
     .store_f64 = store_f64,
     .store_f32 = store_f32,

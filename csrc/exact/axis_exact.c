@@ -89,7 +89,7 @@ static void add_half_rows(const gr_axis_job *job, const unsigned char *in, ptrdi
         for (size_t first = 0; first < n; first += HALF_ROW) {
             gr_pair pair;
             size_t some = n - first < HALF_ROW ? n - first : HALF_ROW;
-            gr_cpu_best()->rows_f16(in + 2 * first, 0, some, 1, &pair);
+            gr_exact_axes_of(job)->plain_rows(in + 2 * first, 0, some, 1, &pair);
             gr_proven3_add(&sums[0], pair[0]);
             gr_proven3_add(&sums[job->parts - 1], pair[1]);
         }
@@ -375,7 +375,6 @@ static bool sum_axes(gr_axes *axes, gr_axes *room, gr_load target, ptrdiff_t apa
 {
     gr_axes_simplify(axes);
     const gr_proven_kernels *kernels = gr_proven_best();
-    const gr_cpu_kernels *plain = gr_cpu_best();
     bool has_terms = axes->term != GR_TERM_ELEMENT;
     gr_exact_axes how = {
         .target = target,
@@ -388,34 +387,19 @@ static bool sum_axes(gr_axes *axes, gr_axes *room, gr_load target, ptrdiff_t apa
         .kernels = kernels,
         .flags = gr_flags_work(),
         .whole = axes->load == GR_LOAD_f16,
+        .rows = kernels->rows[axes->load],
+        .columns = kernels->columns[axes->load],
+        .plain_rows = gr_cpu_best()->float_rows[axes->load],
+        .plain_columns = gr_cpu_best()->float_columns[axes->load],
     };
-    switch (axes->load) {
-    case GR_LOAD_f16:
-        how.plain_rows = plain->rows_f16;
-        how.plain_columns = plain->columns_f16;
-        break;
-    case GR_LOAD_bf16:
-        how.rows = kernels->rows_bf16;
-        how.columns = kernels->columns_bf16;
-        how.plain_rows = plain->rows_bf16;
-        how.plain_columns = plain->columns_bf16;
-        break;
-    case GR_LOAD_f32:
-        how.rows = kernels->rows_f32;
-        how.columns = kernels->columns_f32;
-        how.plain_rows = plain->rows_f32;
-        how.plain_columns = plain->columns_f32;
-        break;
-    default:
-        how.rows = kernels->rows_f64;
-        how.columns = kernels->columns_f64;
+    if (axes->load == GR_LOAD_f64) {
         /* The float64 sum of two elements is rounded once, so it is the correct result. */
         how.whole = gr_axes_size(&axes->reduced) <= 2 && target == GR_LOAD_f64 &&
                     gr_only_rounds(&how, 0) && gr_only_rounds(&how, 1);
-        how.plain_columns = how.whole ? plain->columns_f64 : NULL;
+        how.plain_rows = NULL;
+        how.plain_columns = how.whole ? how.plain_columns : NULL;
         how.bin_rows = kernels->bin_rows_f64;
         how.bin_columns = how.whole ? NULL : kernels->bin_columns_f64;
-        break;
     }
     gr_axis_job job = {
         .adder = has_terms ? &term_adder : &exact_adder,

@@ -42,8 +42,8 @@ static void leave_leaf(const gr_axis_job *job, gr_columns *sums)
     memset(sums->planes, 0, sums->stride * GR_EXACT_PLANES * sizeof(double));
     const unsigned char *row = (const unsigned char *)leaf_of(sums);
     if (sums->leaves == 1)
-        gr_exact_axes_of(job)->kernels->columns_f64(&row, 1, sums->stride, sums->planes,
-                                                    sums->stride);
+        gr_exact_axes_of(job)->kernels->columns[GR_LOAD_f64](&row, 1, sums->stride, sums->planes,
+                                                             sums->stride);
     sums->leaves = 2;
 }
 
@@ -68,7 +68,7 @@ static bool add_leaf_plainly(const gr_axis_job *job, gr_columns *sums,
         return false;
     const unsigned char *row = (const unsigned char *)leaf;
     if (sums->leaves++ > 0)
-        how->kernels->columns_f64(&row, 1, sums->stride, sums->planes, sums->stride);
+        how->kernels->columns[GR_LOAD_f64](&row, 1, sums->stride, sums->planes, sums->stride);
     return true;
 }
 
@@ -85,7 +85,7 @@ static bool add_leaf_in_bins(const gr_axis_job *job, gr_columns *sums,
     for (int i = 0; i < 2; i++)
         memset(leaf[i] + used, 0, (sums->stride - used) * sizeof(double));
     const unsigned char *both[2] = {(const unsigned char *)leaf[0], (const unsigned char *)leaf[1]};
-    how->kernels->columns_f64(both, 2, sums->stride, sums->planes, sums->stride);
+    how->kernels->columns[GR_LOAD_f64](both, 2, sums->stride, sums->planes, sums->stride);
     return true;
 }
 

@@ -93,10 +93,10 @@ typedef struct {
     size_t block;    /* elements: even */
     int narrow_bins; /* at most, for bf16 and f32: more would be slower than the kernels below */
     gr_peak_kernel *peak;
-    gr_extract_kernel *bf16, *f32, *f64;
+    gr_extract_kernel *extract[GR_LOAD_COUNT]; /* by the type of the elements; none for f16 */
     /* For blocks that do not fit those bins. A kernel is null if the other method is faster. Where
      * both exist, `whole` is for few elements. */
-    gr_whole_kernel *whole_f16, *whole_bf16, *whole_f32;
+    gr_whole_kernel *whole[GR_LOAD_COUNT];
     gr_scatter_kernels scatter;
 } gr_extract_kernels;
 

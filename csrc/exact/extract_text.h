@@ -300,12 +300,13 @@ WHOLE_FUNCTION(f32, 4, IN_ORDER, WIDE)
     const gr_extract_kernels name = {.block = BLOCK,                                               \
                                      .narrow_bins = NARROW_BINS,                                   \
                                      .peak = peak,                                                 \
-                                     .bf16 = extract_bf16,                                         \
-                                     .f32 = extract_f32,                                           \
-                                     .f64 = extract_f64,                                           \
-                                     .whole_f16 = whole_f16,                                       \
-                                     .scatter.f64 = add_pairs,                                     \
+                                     .extract[GR_LOAD_bf16] = extract_bf16,                        \
+                                     .extract[GR_LOAD_f32] = extract_f32,                          \
+                                     .extract[GR_LOAD_f64] = extract_f64,                          \
+                                     .whole[GR_LOAD_f16] = whole_f16,                              \
+                                     .scatter.pairs = add_pairs,                                   \
                                      __VA_ARGS__}
 
-#define IN_WHOLE .whole_bf16 = whole_bf16, .whole_f32 = whole_f32
-#define SCATTERED .scatter.bf16 = add_bins_bf16, .scatter.f32 = add_bins_f32
+#define IN_WHOLE .whole[GR_LOAD_bf16] = whole_bf16, .whole[GR_LOAD_f32] = whole_f32
+#define SCATTERED                                                                                  \
+    .scatter.bins[GR_LOAD_bf16] = add_bins_bf16, .scatter.bins[GR_LOAD_f32] = add_bins_f32

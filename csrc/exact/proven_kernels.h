@@ -142,8 +142,9 @@ typedef void gr_cell_sums_kernel(const gr_cell_levels *of, const gr_cell_copies 
 
 typedef struct {
     size_t vector; /* columns of a group */
-    gr_proven_rows_kernel *rows_bf16, *rows_f32, *rows_f64;
-    gr_proven_columns_kernel *columns_bf16, *columns_f32, *columns_f64;
+    /* By the type of the elements; none for f16. */
+    gr_proven_rows_kernel *rows[GR_LOAD_COUNT];
+    gr_proven_columns_kernel *columns[GR_LOAD_COUNT];
     gr_term_rows_kernel *term_rows;
     gr_term_columns_kernel *term_columns;
     gr_proven_merge_kernel *merge_planes;

@@ -351,12 +351,9 @@ ROWS(f64, 8, load_f64, one_f64)
 
 const gr_proven_kernels KERNELS = {
     .vector = GROUP,
-    .rows_bf16 = rows_bf16,
-    .rows_f32 = rows_f32,
-    .rows_f64 = rows_f64,
-    .columns_bf16 = columns_bf16,
-    .columns_f32 = columns_f32,
-    .columns_f64 = columns_f64,
+    .rows = {[GR_LOAD_bf16] = rows_bf16, [GR_LOAD_f32] = rows_f32, [GR_LOAD_f64] = rows_f64},
+    .columns =
+        {[GR_LOAD_bf16] = columns_bf16, [GR_LOAD_f32] = columns_f32, [GR_LOAD_f64] = columns_f64},
     .term_rows = term_rows,
     .term_columns = term_columns,
     .merge_planes = merge_planes,

@@ -257,31 +257,12 @@ static void start_worker(worker *work, int power)
 {
     const gr_extract_kernels *kernels = work->kernels = gr_extract_best();
     work->scatter.used = false;
-    work->least_bins = 1; /* enough for most data */
-    work->most_bins = kernels->narrow_bins;
-    switch (work->load) {
-    case GR_LOAD_f16:
-        work->extract = NULL;
-        work->whole = kernels->whole_f16;
-        work->scatters = false;
-        return;
-    case GR_LOAD_bf16:
-        work->extract = kernels->bf16;
-        work->whole = kernels->whole_bf16;
-        work->scatters = kernels->scatter.bf16 != NULL;
-        break;
-    case GR_LOAD_f32:
-        work->extract = kernels->f32;
-        work->whole = kernels->whole_f32;
-        work->scatters = kernels->scatter.f32 != NULL;
-        break;
-    default:
-        work->extract = kernels->f64;
-        work->whole = NULL;
-        work->scatters = true;
-        work->least_bins = 2;
-        work->most_bins = GR_EXTRACT_BINS;
-    }
+    bool is_wide = work->load == GR_LOAD_f64;
+    work->extract = kernels->extract[work->load];
+    work->whole = kernels->whole[work->load];
+    work->scatters = is_wide || kernels->scatter.bins[work->load];
+    work->least_bins = is_wide ? 2 : 1; /* enough for most data */
+    work->most_bins = is_wide ? GR_EXTRACT_BINS : kernels->narrow_bins;
     work->bins = work->least_bins;
     try_power(work, power);
 }

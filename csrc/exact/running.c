@@ -260,7 +260,7 @@ static bool add_columns(const division *all, size_t unit, const gr_axes_place *a
             kernels->roll(&how, some, own->sums + k * GR_ROLL_NUMBERS, own->planes + k, NULL);
         }
         if (!is_few)
-            kernels->columns_f64(&x, 1, whole, own->planes, ROOM);
+            kernels->columns[GR_LOAD_f64](&x, 1, whole, own->planes, ROOM);
         bool proven =
             kernels->round_sums(own->planes, ROOM, entries, all->factor, all->format.fraction,
                                 all->format.unit, own->rounded, own->margin);

@@ -64,11 +64,10 @@ void gr_scatter_add(gr_scatter *scatter, const void *data, size_t n, gr_load loa
         /* Except for the last piece, a multiple of the number of tables, so that the first element
          * of each piece goes to table 0. */
         size_t room = (most - scatter->added) * tables, piece = n < room ? n : room;
-        switch (load) {
-        case GR_LOAD_bf16: kernels->bf16(in, piece, scatter->table.bin); break;
-        case GR_LOAD_f32: kernels->f32(in, piece, scatter->table.bin); break;
-        default: kernels->f64(in, piece, scatter->table.pair); break;
-        }
+        if (load == GR_LOAD_f64)
+            kernels->pairs(in, piece, scatter->table.pair);
+        else
+            kernels->bins[load](in, piece, scatter->table.bin);
         scatter->added += (piece - 1) / tables + 1;
         in += piece * gr_load_size(load);
         n -= piece;

@@ -46,8 +46,8 @@ typedef void gr_bins_kernel(const void *data, size_t n, gr_bins table[GR_BIN_TAB
 typedef void gr_pairs_kernel(const void *data, size_t n, gr_pairs table[GR_PAIR_TABLES]);
 
 typedef struct {
-    gr_bins_kernel *bf16, *f32;
-    gr_pairs_kernel *f64;
+    gr_bins_kernel *bins[GR_LOAD_COUNT]; /* of bf16 and f32 */
+    gr_pairs_kernel *pairs;              /* of f64 */
 } gr_scatter_kernels;
 
 /* The scatter tables. They hold nothing until `used` is set: the first use clears them. */

@@ -143,7 +143,7 @@ static void fill_tables(double x, size_t missing, size_t more)
     memset(one, 0, sizeof one);
     for (size_t i = 0; i < 3 * GR_PAIR_TABLES; i++)
         data[i] = x;
-    gr_extract_baseline.scatter.f64(data, GR_PAIR_TABLES, one);
+    gr_extract_baseline.scatter.pairs(data, GR_PAIR_TABLES, one);
     scatter.used = true;
     scatter.added = GR_PAIR_MOST - missing;
     for (int t = 0; t < GR_PAIR_TABLES; t++)
@@ -164,8 +164,8 @@ static void fill_tables(double x, size_t missing, size_t more)
 static void tell_instructions(void)
 {
     const gr_extract_kernels *best = gr_extract_best();
-    printf("%s %d %d\n", gr_instruction_set_names[gr_instructions()], best->whole_f32 != NULL,
-           best->scatter.f32 != NULL);
+    printf("%s %d %d\n", gr_instruction_set_names[gr_instructions()], best->whole[GR_LOAD_f32] != NULL,
+           best->scatter.bins[GR_LOAD_f32] != NULL);
 }
 
 enum { MOST = 200000, LENGTHS = 5 };
