@@ -164,8 +164,8 @@ static void fill_tables(double x, size_t missing, size_t more)
 static void tell_instructions(void)
 {
     const gr_extract_kernels *best = gr_extract_best();
-    printf("%s %d %d\n", gr_instruction_set_names[gr_instructions()], best->whole[GR_LOAD_f32] != NULL,
-           best->scatter.bins[GR_LOAD_f32] != NULL);
+    printf("%s %d %d\n", gr_instruction_set_names[gr_instructions()],
+           best->whole[GR_LOAD_f32] != NULL, best->scatter.bins[GR_LOAD_f32] != NULL);
 }
 
 enum { MOST = 200000, LENGTHS = 5 };
