@@ -34,8 +34,9 @@ template <typename... P> static int count(const char *name, void (*kernel)(P...)
     gr_record(recorder);
     cudaError_t error = cudaLaunchKernelExC(&config, kernel_entry(kernel), args);
     gr_record(nullptr);
-    const gr_counted_line *lines;
-    size_t found = gr_recorded(recorder) ? gr_recorded_lines(recorder, &lines) : 0;
+    gr_recording results;
+    size_t found = gr_recorded(recorder, &results) ? results.line_count : 0;
+    const gr_counted_line *lines = results.lines;
     for (size_t i = 0; i < found; ++i) {
         const char *file = lines[i].file ? strrchr(lines[i].file, '/') : nullptr;
         printf("%s %s:%d", name, file ? file + 1 : "?", lines[i].line);

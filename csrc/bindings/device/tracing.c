@@ -45,39 +45,24 @@ static PyObject *line_row(const void *context, size_t i)
                          (const char *)line->offset, (Py_ssize_t)sizeof line->offset);
 }
 
-typedef struct {
-    gr_recorder *recorder;
-    const gr_counted_step *steps;
-} gr_step_list;
-
 static PyObject *step_row(const void *context, size_t i)
 {
-    const gr_step_list *list = context;
-    const gr_counted_step *step = &list->steps[i];
-    const uint32_t *warps;
-    size_t count = gr_recorded_lanes(list->recorder, step->barrier, step->sync, &warps);
+    const gr_counted_step *step = (const gr_counted_step *)context + i;
     return Py_BuildValue("IINy#", step->barrier, step->sync, counts(&step->counters),
-                         count ? (const char *)warps : "", (Py_ssize_t)(count * sizeof *warps));
+                         step->warps ? (const char *)step->lanes : "",
+                         (Py_ssize_t)(step->warps * sizeof *step->lanes));
 }
 
 static PyObject *sample_row(const void *context, size_t i)
 {
-    gr_counters counters;
-    gr_recorded_sample(context, i, &counters);
-    return counts(&counters);
+    return counts((const gr_counters *)context + i);
 }
 
-static PyObject *recorded(gr_recorder *recorder, size_t samples)
+static PyObject *lists_of(const gr_recording *found)
 {
-    const gr_counted_line *lines;
-    gr_step_list steps = {recorder, NULL};
-    if (!gr_recorded(recorder))
-        return PyErr_NoMemory();
-    size_t line_count = gr_recorded_lines(recorder, &lines);
-    size_t step_count = gr_recorded_steps(recorder, &steps.steps);
-    return Py_BuildValue("NNN", list_of(line_count, line_row, lines),
-                         list_of(step_count, step_row, &steps),
-                         list_of(samples, sample_row, recorder));
+    return Py_BuildValue("NNN", list_of(found->line_count, line_row, found->lines),
+                         list_of(found->step_count, step_row, found->steps),
+                         list_of(found->sample_count, sample_row, found->samples));
 }
 
 /* Reads a kernel's launch over n elements. Returns false with an exception set on failure. */
@@ -110,25 +95,28 @@ static PyObject *py_plan_pass(PyObject *Py_UNUSED(self), PyObject *args)
     return Py_BuildValue("IIII", pass.block, pass.grid, pass.team_blocks, pass.outs);
 }
 
+/* What is recorded of one launch. */
 typedef struct {
     const gr_sample *samples;
     size_t count;
     gr_recorder *recorder;
-} gr_recording;
+} gr_recorded_pass;
 
 static int start_recording(void *context, const gr_arrivals *arrivals)
 {
-    gr_recording *recording = context;
+    gr_recorded_pass *recording = context;
     recording->recorder = gr_recorder_new(recording->samples, recording->count, arrivals, 0);
     gr_record(recording->recorder);
     return recording->recorder != NULL;
 }
 
-static PyObject *end_recording(gr_call *call, gr_recording *recording)
+static PyObject *end_recording(gr_call *call, gr_recorded_pass *recording)
 {
     gr_record(NULL);
-    PyObject *result =
-        gr_end_call(call) < 0 ? NULL : recorded(recording->recorder, recording->count);
+    PyObject *result = NULL;
+    gr_recording found;
+    if (gr_end_call(call) == 0)
+        result = gr_recorded(recording->recorder, &found) ? lists_of(&found) : PyErr_NoMemory();
     gr_recorder_free(recording->recorder);
     return result;
 }
@@ -136,7 +124,7 @@ static PyObject *end_recording(gr_call *call, gr_recording *recording)
 static PyObject *py_count_pass(PyObject *Py_UNUSED(self), PyObject *args)
 {
     gr_request request;
-    gr_recording recording = {NULL, 0, NULL};
+    gr_recorded_pass recording = {NULL, 0, NULL};
     gr_call call;
     PyObject *launch;
     const char *samples;
@@ -159,7 +147,7 @@ static PyObject *py_count_axis(PyObject *Py_UNUSED(self), PyObject *args)
 {
     gr_request launch;
     gr_launched launched = {0};
-    gr_recording recording = {&every_team, 1, NULL};
+    gr_recorded_pass recording = {&every_team, 1, NULL};
     gr_call call;
     PyObject *object;
     unsigned long long rows, columns;
@@ -229,15 +217,12 @@ static PyObject *contention(const gr_contention *of)
 /* The counts of all launches of a sum, the counts of atomics by address, and the blocks. */
 static PyObject *counts_of_all(gr_recorder *recorder)
 {
-    gr_contention global, shared;
-    uint64_t blocks, requests;
-    PyObject *found = recorded(recorder, 1);
-    if (!found)
-        return NULL;
-    gr_recorded_contention(recorder, &global, &shared);
-    gr_recorded_blocks(recorder, &blocks, &requests);
-    return Py_BuildValue("N(NN)(KK)", found, contention(&global), contention(&shared),
-                         (unsigned long long)blocks, (unsigned long long)requests);
+    gr_recording found;
+    if (!gr_recorded(recorder, &found))
+        return PyErr_NoMemory();
+    return Py_BuildValue("N(NN)(KK)", lists_of(&found), contention(&found.global),
+                         contention(&found.shared), (unsigned long long)found.blocks,
+                         (unsigned long long)found.most_requests);
 }
 
 static PyObject *place_row(const void *steps, size_t i)

@@ -68,8 +68,11 @@ static void collect_lines(gr_recorder *r)
 static void collect_steps(gr_recorder *r)
 {
     r->sorted.clear();
-    for (const auto &step : r->steps)
-        r->sorted.push_back({step.first.first, step.first.second, step.second.total});
+    for (const auto &step : r->steps) {
+        const StepRecord &found = step.second;
+        r->sorted.push_back({step.first.first, step.first.second, found.total, found.lanes.data(),
+                             found.lanes.size()});
+    }
 }
 
 extern "C" {
@@ -96,56 +99,22 @@ void gr_recorder_free(gr_recorder *recorder)
     delete recorder;
 }
 
-int gr_recorded(gr_recorder *recorder)
+int gr_recorded(gr_recorder *r, gr_recording *results)
 {
     try {
-        collect_lines(recorder);
-        collect_steps(recorder);
+        collect_lines(r);
+        collect_steps(r);
     } catch (const std::bad_alloc &) {
-        recorder->failed = true;
+        r->failed = true;
     }
-    return !recorder->failed;
-}
-
-size_t gr_recorded_lines(const gr_recorder *recorder, const gr_counted_line **lines)
-{
-    *lines = recorder->lines.data();
-    return recorder->lines.size();
-}
-
-size_t gr_recorded_steps(const gr_recorder *recorder, const gr_counted_step **steps)
-{
-    *steps = recorder->sorted.data();
-    return recorder->sorted.size();
-}
-
-void gr_recorded_sample(const gr_recorder *recorder, size_t sample, gr_counters *counters)
-{
-    *counters = recorder->sample_counts[sample];
-}
-
-void gr_recorded_blocks(const gr_recorder *recorder, uint64_t *blocks, uint64_t *most_requests)
-{
-    *blocks = recorder->blocks;
-    *most_requests = recorder->most_requests;
-}
-
-void gr_recorded_contention(const gr_recorder *recorder, gr_contention *global,
-                            gr_contention *shared)
-{
-    *global = recorder->global;
-    *shared = recorder->shared;
-    global->addresses = recorder->global_atomics.size();
-    for (const auto &at : recorder->global_atomics)
-        global->most = std::max(global->most, at.second);
-}
-
-size_t gr_recorded_lanes(const gr_recorder *recorder, unsigned barrier, unsigned sync,
-                         const uint32_t **warps)
-{
-    const std::vector<uint32_t> &lanes = recorder->steps.at({barrier, sync}).lanes;
-    *warps = lanes.data();
-    return lanes.size();
+    *results = {r->lines.data(), r->sorted.data(), r->sample_counts.data(),
+                r->lines.size(), r->sorted.size(), r->sample_counts.size(),
+                r->global,       r->shared,        r->blocks,
+                r->most_requests};
+    results->global.addresses = r->global_atomics.size();
+    for (const auto &at : r->global_atomics)
+        results->global.most = std::max(results->global.most, at.second);
+    return !r->failed;
 }
 }
 

@@ -82,6 +82,8 @@ typedef struct {
 typedef struct {
     unsigned barrier, sync;
     gr_counters counters;
+    const uint32_t *lanes; /* active ones, by warp of the first block that ran */
+    size_t warps;
 } gr_counted_step;
 
 /* The atomics that go to one kind of memory. In a warp instruction, lanes with one address take
@@ -100,6 +102,19 @@ typedef struct {
 
 typedef struct gr_recorder gr_recorder;
 
+/* What was recorded: weighted totals, with lines and steps sorted. */
+typedef struct {
+    const gr_counted_line *lines;
+    const gr_counted_step *steps;
+    const gr_counters *samples; /* of each, the sum over its teams that ran, unweighted */
+    size_t line_count, step_count, sample_count;
+    /* The atomics of all launches by address, for samples that are all blocks. An address in shared
+     * memory counts once per block. */
+    gr_contention global, shared;
+    uint64_t blocks;        /* that ran */
+    uint64_t most_requests; /* of any warp: its global loads and atomics, in warp instructions */
+} gr_recording;
+
 /* Limit on a recorder's memory. A recorder keeps warp instructions until the next barrier. */
 #define GR_RECORDER_MOST_BYTES ((size_t)2 << 30)
 /* Memory for one warp instruction. */
@@ -115,24 +130,9 @@ void gr_recorder_free(gr_recorder *recorder);
  * thread alone, with lanes and blocks in forward order. NULL stops counting. */
 void gr_record(gr_recorder *recorder);
 
-/* Computes the results: weighted totals, with lines and steps sorted. Returns false if recording
- * ran out of memory. The functions below require that it has returned true. */
-int gr_recorded(gr_recorder *recorder);
-size_t gr_recorded_lines(const gr_recorder *recorder, const gr_counted_line **lines);
-size_t gr_recorded_steps(const gr_recorder *recorder, const gr_counted_step **steps);
-/* Gets the counters of one sample: the sum over its teams that ran, unweighted. */
-void gr_recorded_sample(const gr_recorder *recorder, size_t sample, gr_counters *counters);
-/* Gets the number of blocks that ran, and the largest number of requests of any warp: its global
- * loads and atomics, in warp instructions. */
-void gr_recorded_blocks(const gr_recorder *recorder, uint64_t *blocks, uint64_t *most_requests);
-/* Gets the atomics in global memory and in shared memory, by address, of all launches. An address
- * in shared memory counts once per block. For samples that are all blocks. */
-void gr_recorded_contention(const gr_recorder *recorder, gr_contention *global,
-                            gr_contention *shared);
-/* Gets the active-lane masks, during this step, of all warps of the first block that ran. Returns
- * the number of warps. */
-size_t gr_recorded_lanes(const gr_recorder *recorder, unsigned barrier, unsigned sync,
-                         const uint32_t **warps);
+/* Computes the results, which stay until the recorder is freed. Returns false if recording ran out
+ * of memory. */
+int gr_recorded(gr_recorder *recorder, gr_recording *results);
 
 /* Returns the number of shared memory wavefronts of one warp instruction. *ideal is the number
  * without bank conflicts. Offsets are in bytes; sizes are 1, 2, 4, 8 and 16. */
