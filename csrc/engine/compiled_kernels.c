@@ -4,36 +4,16 @@
 
 #include <stdlib.h>
 
-#define GR_LIST_KERNEL(name) gr_kernels_##name
-#define GR_LIST_BROKEN(name) gr_kernels_##name
-#define GR_LIST_EVERYWHERE(name) gr_kernels_##name
-#define GR_LIST_AXIS(name) gr_kernels_##name
-#define GR_LIST_SEGMENTS(name) gr_kernels_##name
-#define GR_LIST_KEYS(name) gr_kernels_##name
-#define GR_LIST_SCAN(name) gr_kernels_##name
-#define GR_LIST_LIBRARY(name) NULL
-#define GR_LIST_HOST(name) NULL
-#define GR_LIST_CHOICE(name) NULL
-
-#define GR_DECLARE_KERNEL(name) void gr_kernels_##name(gr_kernel_list *list);
-#define GR_DECLARE_BROKEN(name) void gr_kernels_##name(gr_kernel_list *list);
-#define GR_DECLARE_EVERYWHERE(name) void gr_kernels_##name(gr_kernel_list *list);
-#define GR_DECLARE_AXIS(name) void gr_kernels_##name(gr_kernel_list *list);
-#define GR_DECLARE_SEGMENTS(name) void gr_kernels_##name(gr_kernel_list *list);
-#define GR_DECLARE_KEYS(name) void gr_kernels_##name(gr_kernel_list *list);
-#define GR_DECLARE_SCAN(name) void gr_kernels_##name(gr_kernel_list *list);
-#define GR_DECLARE_LIBRARY(name)
-#define GR_DECLARE_HOST(name)
-#define GR_DECLARE_CHOICE(name)
-
-#define STRATEGY(name, kind, traits, capability, dtypes, aliases, lesson) GR_DECLARE_##kind(name)
+/* A function per strategy, which lists its kernels; NULL for strategies without any in this build.
+ */
+#define STRATEGY(name, kind, traits, capability, dtypes, aliases, lesson)                          \
+    __attribute__((weak, visibility("hidden"))) void gr_kernels_##name(gr_kernel_list *list);
 #include "strategies.def"
 #include "steps.def"
 #undef STRATEGY
 
-/* NULL for strategies without kernels of this package. */
 static void (*const fill[])(gr_kernel_list *list) = {
-#define STRATEGY(name, kind, traits, capability, dtypes, aliases, lesson) GR_LIST_##kind(name),
+#define STRATEGY(name, kind, traits, capability, dtypes, aliases, lesson) gr_kernels_##name,
 #include "strategies.def"
 #include "steps.def"
 #undef STRATEGY

@@ -212,7 +212,7 @@ class Toolchain:
 
 def c_sources(folders: Sequence[str]) -> list[Path]:
     found = [p for f in folders for p in sorted((ROOT / CSRC / f).glob("*.c"))]
-    return [p.relative_to(ROOT) for p in found if p.name != "absent_kernel.c"]
+    return [p.relative_to(ROOT) for p in found]
 
 
 class Build(Protocol):
@@ -286,13 +286,10 @@ class CudaBuild:
         self.jobs = [self.cuda(CSRC / "cuda" / "backend.cu", archs.options(), "backend", [])]
         for unit in units(read_registry(), archs):
             options = archs.options(unit[0].capability)
-            if options:
+            if options:  # some architecture can run them
                 self.jobs.append(
                     self.cuda(tools.together(unit), options, unit[0].name, FEWER_HEADERS)
                 )
-            else:
-                absent = CSRC / "engine" / "absent_kernel.c"
-                self.jobs += [tools.c(absent, [f"-DKERNEL={kernel.name}"]) for kernel in unit]
         system = [*self.rename, f"-isystem{home / 'include'}"]
         self.jobs += [tools.c(source) for source in c_sources(EVERY_MODULE)]
         self.jobs += [tools.c(source, system) for source in c_sources(KNOWS_CUDA)]
