@@ -24,8 +24,6 @@ INLINE floats narrow(doubles x)
     return (floats)_mm256_cvtpd_ps((__m256d)x);
 }
 
-enum { NARROWS_QUIETLY = 0 };
-
 INLINE floats from_half(const unsigned char *in)
 {
     return (floats)_mm_cvtph_ps(_mm_loadl_epi64((const __m128i *)in));

@@ -76,10 +76,9 @@ typedef struct {
     void (*store)(const gr_axis_job *job, gr_columns *sums, size_t first, const gr_axis_run *run);
 
     /* For strips, or NULL: returns whether a fast method, assumed to be right, may add up all
-     * strips of a tile. After the last one, `assumed_rightly` tells whether it was right. If not,
-     * all strips are added up and stored again. */
+     * strips of a tile. If sums->right is not set after the last one, all strips are added up and
+     * stored again. */
     bool (*assume)(const gr_axis_job *job, gr_columns *sums);
-    bool (*assumed_rightly)(const gr_axis_job *job, const gr_columns *sums);
 } gr_axis_adder;
 
 struct gr_axis_job {

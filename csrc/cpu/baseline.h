@@ -29,8 +29,6 @@ INLINE floats narrow(doubles x)
     return __builtin_convertvector(x, floats);
 }
 
-enum { NARROWS_QUIETLY = 0 };
-
 typedef uint32_t words4 VECTOR(16);
 typedef uint16_t halves4 VECTOR(8);
 typedef float floats4 VECTOR(16);

@@ -46,7 +46,6 @@ typedef struct {
     size_t vector;                          /* columns of a group */
     gr_store_kernel *store_f64, *store_f32, *store_bf16;
     bool (*all_finite)(const double *x, size_t n);
-    bool stores_quietly; /* raises no inexact flag */
 } gr_cpu_kernels;
 
 /* The table for the processor. */

@@ -275,6 +275,5 @@ const gr_cpu_kernels KERNELS = {
     .store_f64 = store_f64,
     .store_f32 = store_f32,
     .store_bf16 = store_bf16,
-    .stores_quietly = NARROWS_QUIETLY,
     AXIS_KERNELS,
 };

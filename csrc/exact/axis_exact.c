@@ -357,7 +357,6 @@ static const gr_axis_adder exact_adder = {
     .fold = gr_exact_fold,
     .store = gr_exact_store,
     .assume = gr_exact_assume,
-    .assumed_rightly = gr_exact_assumed_rightly,
 };
 
 const gr_axes *gr_factors_of(const gr_axes *axes, gr_axes *room)

@@ -97,34 +97,14 @@ static bool add_leaf(const gr_axis_job *job, gr_columns *sums, const unsigned ch
                                               : add_leaf_plainly(job, sums, rows, count);
 }
 
-/* Whether stores of the results raise no flag. */
-static bool stores_quietly(const gr_axis_job *job)
-{
-    gr_load target = gr_exact_axes_of(job)->target;
-    const gr_axis *inner = &job->axes->kept.dim[job->axes->kept.count - 1];
-    return target == GR_LOAD_f64 ||
-           (gr_cpu_best()->stores_quietly && inner->out == (ptrdiff_t)gr_load_size(target));
-}
-
-/* Assumes that no addition rounds, and reads the inexact flag once per tile instead of once per
- * strip: reading it waits for all earlier arithmetic, and so for the loads of rows. */
+/* Assumes that bins, or plain float64, hold all sums of a tile, so that each sum is rounded once.
+ */
 bool gr_exact_assume(const gr_axis_job *job, gr_columns *sums)
 {
     const gr_exact_axes *how = gr_exact_axes_of(job);
-    bool in_any_case = how->whole || (how->bin_columns && how->target == GR_LOAD_f64);
-    if (!gr_only_rounds(how, 0) || !gr_only_rounds(how, 1))
-        return false;
-    if (!in_any_case && !(how->plain_columns && how->flags && stores_quietly(job)))
-        return false;
-    sums->right = true;
-    gr_lower_inexact();
-    return true;
-}
-
-bool gr_exact_assumed_rightly(const gr_axis_job *job, const gr_columns *sums)
-{
-    const gr_exact_axes *how = gr_exact_axes_of(job);
-    return sums->right && (how->whole || how->bin_columns || !gr_inexact());
+    sums->right = gr_only_rounds(how, 0) && gr_only_rounds(how, 1) &&
+                  (how->whole || (how->bin_columns && how->target == GR_LOAD_f64));
+    return sums->right;
 }
 
 static void add_assumed(const gr_axis_job *job, gr_columns *sums, const unsigned char *const *rows,

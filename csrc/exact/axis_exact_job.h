@@ -83,4 +83,3 @@ void gr_exact_merge_columns(const gr_axis_job *job, gr_columns *sums, const doub
 void gr_exact_fold(const gr_axis_job *job, gr_columns *sums, size_t width);
 void gr_exact_store(const gr_axis_job *job, gr_columns *sums, size_t first, const gr_axis_run *run);
 bool gr_exact_assume(const gr_axis_job *job, gr_columns *sums);
-bool gr_exact_assumed_rightly(const gr_axis_job *job, const gr_columns *sums);

@@ -7,24 +7,6 @@
 #include <math.h>
 #include <string.h>
 
-/* Rounds to odd: toward zero to float64, setting the last bit if that is inexact. A second rounding
- * to a narrower format is then correct, even near a midpoint, where gr_proven_round() proves
- * nothing. Returns whether the sign of what follows the first 53 bits is known. */
-static bool round_to_odd(const gr_proven3 *of, double additions, double *odd)
-{
-    double high = of->sum, low = gr_two_sum(&high, of->rest), tail = gr_two_sum(&low, of->tail);
-    double last = low, error = gr_magnitude(tail) + additions * 0x1p-51 * of->bound;
-    uint64_t bits;
-    low = gr_two_sum(&high, last);
-    if (!(gr_magnitude(high) > 0x1p-900 && gr_magnitude(high) < 0x1p900 &&
-          gr_magnitude(low) > 2 * error))
-        return false;
-    memcpy(&bits, &high, sizeof bits);
-    bits = (bits - ((high > 0) != (low > 0))) | 1;
-    memcpy(odd, &bits, sizeof bits);
-    return true;
-}
-
 static void store_numbers(const gr_exact_axes *how, const gr_unrounded *sum, unsigned char *out)
 {
     memcpy(out, &sum->high, sizeof sum->high);
@@ -79,9 +61,7 @@ bool gr_store_proven(const gr_exact_axes *how, gr_proven3 sum, int part, unsigne
             store_numbers(how, &found, out);
         return is_finite(&found);
     }
-    if (!gr_proven3_finish(&sum, how->additions, how->format.fraction, how->format.unit,
-                           &rounded) &&
-        (how->target == GR_LOAD_f64 || !round_to_odd(&sum, how->additions, &rounded)))
+    if (!gr_proven3_finish(&sum, how->additions, how->format.fraction, how->format.unit, &rounded))
         return false;
     gr_store_float(out, rounded, how->target);
     return true;
