@@ -19,7 +19,7 @@ BLOCKS = (32, 64, 128, 256, 512, 1024)
 # No mutant runs on the processors' vector units, whose code takes long to compile.
 BASELINE = [f"-Dgr_{what}_{unit}=gr_{what}_baseline"
             for what in ("cpu", "extract", "proven")
-            for unit in ("avx2", "avx512", "avx512_halves")]  # fmt: skip
+            for unit in ("avx2", "avx512")]  # fmt: skip
 HEAD = """
 #include "device.h"
 #include "kernel_entry.h"

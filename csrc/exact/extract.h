@@ -90,22 +90,17 @@ typedef size_t gr_extract_kernel(const void *data, size_t n, int bins, const dou
 typedef size_t gr_whole_kernel(const void *data, size_t n, const double *start, gr_extracted *out);
 
 typedef struct {
-    size_t block;    /* elements: even */
-    int narrow_bins; /* at most, for bf16 and f32: more would be slower than the kernels below */
+    size_t block; /* elements: even */
     gr_peak_kernel *peak;
     gr_extract_kernel *extract[GR_LOAD_COUNT]; /* by the type of the elements; none for f16 */
-    /* For blocks that do not fit those bins. A kernel is null if the other method is faster. Where
-     * both exist, `whole` is for few elements. */
+    /* For blocks that do not fit those bins: `whole`, or `scatter` for f64. */
     gr_whole_kernel *whole[GR_LOAD_COUNT];
-    gr_scatter_kernels scatter;
+    gr_pairs_kernel *scatter;
 } gr_extract_kernels;
 
 extern const gr_extract_kernels gr_extract_baseline;
 #ifdef __x86_64__
 extern const gr_extract_kernels gr_extract_avx2, gr_extract_avx512;
-/* For processors that execute each AVX-512 instruction as two 256-bit halves. On them, six bins per
- * element take longer than scattering. */
-extern const gr_extract_kernels gr_extract_avx512_halves;
 #endif
 
 /* Returns the table for the instruction set in use. */

@@ -3,7 +3,7 @@
 #ifdef __x86_64__
 #include "cpu/avx2.h"
 
-#define NARROW_BINS 2
+#define EXTRACT_TABLE gr_extract_avx2
 #define FLAG_BINS 1
 #include "exact/extract_vectors.h"
 
@@ -19,8 +19,6 @@ INLINE void interleave(__m256d low, __m256d high, __m256d pairs[2])
 }
 
 #include "exact/extract_text.h"
-
-EXTRACT_TABLE(gr_extract_avx2, SCATTERED);
 
 #include "cpu/target_end.h"
 #endif

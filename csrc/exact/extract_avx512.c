@@ -3,9 +3,8 @@
 #ifdef __x86_64__
 #include "cpu/avx512.h"
 
-#define NARROW_BINS 3
+#define EXTRACT_TABLE gr_extract_avx512
 #define FLAG_BINS 3
-#define WHOLE
 #include "exact/extract_vectors.h"
 
 /* Adds without raising the inexact flag. */
@@ -27,9 +26,6 @@ INLINE void interleave(__m256d low, __m256d high, __m256d pairs[2])
 }
 
 #include "exact/extract_text.h"
-
-EXTRACT_TABLE(gr_extract_avx512, IN_WHOLE);
-EXTRACT_TABLE(gr_extract_avx512_halves, IN_WHOLE, SCATTERED);
 
 #include "cpu/target_end.h"
 #endif

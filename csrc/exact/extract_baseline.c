@@ -1,6 +1,6 @@
 #include "cpu/baseline.h"
 
-#define NARROW_BINS 1
+#define EXTRACT_TABLE gr_extract_baseline
 #define FLAG_BINS 1
 #include "exact/extract_vectors.h"
 
@@ -23,5 +23,3 @@ INLINE void interleave(doubles low, doubles high, doubles pairs[2])
 }
 
 #include "exact/extract_text.h"
-
-EXTRACT_TABLE(gr_extract_baseline, SCATTERED);

@@ -1,8 +1,7 @@
 /* The inner loops, compiled once per instruction set. The including file chooses the width
  * (extract_vectors.h) and defines widen, max_lanes, load_f16, interleave (for spread_text.h),
- * NARROW_BINS and FLAG_BINS. If FLAG_BINS is above 1, it also defines add_quietly. It defines WHOLE
- * to get kernels with bins for all bfloat16 and float32. After including this file, it defines its
- * table with EXTRACT_TABLE.
+ * FLAG_BINS, and EXTRACT_TABLE, the name of the table that this file defines. If FLAG_BINS is above
+ * 1, it also defines add_quietly.
  *
  * The assignment of elements to bins depends on the width. The result does not, as nothing is
  * rounded. */
@@ -285,28 +284,16 @@ EXTRACT_FUNCTION(f64, 8, IN_ORDER)
     }
 
 WHOLE_FUNCTION(f16, 2, IN_ORDER, HALF)
-
-#include "exact/bins_text.h"
-#include "exact/spread_text.h"
-
-#ifdef WHOLE
 WHOLE_FUNCTION(bf16, 2, PAIRED, WIDE)
 WHOLE_FUNCTION(f32, 4, IN_ORDER, WIDE)
-#endif
 
-/* Defines a table. The arguments after the name are the kernels for bf16 and f32 blocks that do not
- * fit the narrow bins. */
-#define EXTRACT_TABLE(name, ...)                                                                   \
-    const gr_extract_kernels name = {.block = BLOCK,                                               \
-                                     .narrow_bins = NARROW_BINS,                                   \
-                                     .peak = peak,                                                 \
-                                     .extract[GR_LOAD_bf16] = extract_bf16,                        \
-                                     .extract[GR_LOAD_f32] = extract_f32,                          \
-                                     .extract[GR_LOAD_f64] = extract_f64,                          \
-                                     .whole[GR_LOAD_f16] = whole_f16,                              \
-                                     .scatter.pairs = add_pairs,                                   \
-                                     __VA_ARGS__}
+#include "exact/spread_text.h"
 
-#define IN_WHOLE .whole[GR_LOAD_bf16] = whole_bf16, .whole[GR_LOAD_f32] = whole_f32
-#define SCATTERED                                                                                  \
-    .scatter.bins[GR_LOAD_bf16] = add_bins_bf16, .scatter.bins[GR_LOAD_f32] = add_bins_f32
+const gr_extract_kernels EXTRACT_TABLE = {
+    .block = BLOCK,
+    .peak = peak,
+    .extract =
+        {[GR_LOAD_bf16] = extract_bf16, [GR_LOAD_f32] = extract_f32, [GR_LOAD_f64] = extract_f64},
+    .whole = {[GR_LOAD_f16] = whole_f16, [GR_LOAD_bf16] = whole_bf16, [GR_LOAD_f32] = whole_f32},
+    .scatter = add_pairs,
+};

@@ -12,7 +12,6 @@ enum {
     PATIENCE = 16,      /* blocks to scatter after a block that did not fit the bins */
     SCATTER_FROM = 128, /* elements from which on clearing the scatter tables pays */
     WHOLE_FROM = 24,    /* elements from which on bins for all exponents pay */
-    WHOLE_TO = 512,     /* elements from which on scattering is faster, if both exist */
     STRANGE = 256,      /* elements to add one by one after an inf or nan */
     MOST_POWER = 1022 - GR_EXTRACT_LOG_ROWS - 1 /* extract.h: k_0 <= 1022 */
 };
@@ -29,21 +28,19 @@ typedef struct {
     const gr_extract_kernels *kernels;
     gr_extract_kernel *extract; /* null: not worth trying */
     gr_whole_kernel *whole;     /* for blocks that do not fit; null: scatter them */
-    bool scatters;              /* long ones are scattered even if `whole` is not null */
     gr_load load;
     gr_format format;
     gr_exact *sums[2];
-    int least_bins, most_bins; /* limits of `bins` */
-    int bins;                  /* bins needed recently */
-    int power;                 /* `tried` are for elements below 2^power in size */
-    bool flags;                /* whether the inexact flag may be used */
+    int least_bins, bins; /* at least; needed recently */
+    int power;            /* `tried` are for elements below 2^power in size */
+    bool flags;           /* whether the inexact flag may be used */
     bin_set tried;
     gr_bin_sums *kept; /* sums of bins, not yet added to `sums` */
     gr_scatter scatter;
 } worker;
 
 GR_CHOOSE_TABLE(gr_extract_best, gr_extract_kernels, gr_extract_baseline, gr_extract_avx2,
-                gr_extract_avx512, gr_extract_avx512_halves)
+                gr_extract_avx512, gr_extract_avx512)
 
 static void add_elements(worker *work, const unsigned char *in, size_t n)
 {
@@ -158,7 +155,7 @@ static bool adapt(worker *work, const unsigned char *in, size_t n)
         return false;
     if (power != work->power)
         try_power(work, power);
-    else if (work->bins < work->most_bins)
+    else if (work->bins < GR_EXTRACT_BINS)
         work->bins++;
     else
         return false;
@@ -228,8 +225,7 @@ static size_t scatter(worker *work, const unsigned char *in, size_t n)
         if (strange)
             add_elements(work, in, piece);
         else
-            gr_scatter_add(&work->scatter, in, piece, work->load, &work->kernels->scatter,
-                           work->sums);
+            gr_scatter_add(&work->scatter, in, piece, work->kernels->scatter, work->sums);
         in += piece * size;
         left -= piece;
     }
@@ -244,12 +240,11 @@ static size_t add_some(worker *work, const unsigned char *in, size_t n)
         return n;
     in += done * (size_t)work->format.size;
     n -= done;
-    bool whole = work->whole && (!work->scatters || n < WHOLE_TO);
-    if (n < (whole ? WHOLE_FROM : SCATTER_FROM)) {
+    if (n < (work->whole ? WHOLE_FROM : SCATTER_FROM)) {
         add_elements(work, in, n);
         return done + n;
     }
-    return done + (whole ? add_whole(work, in, n) : scatter(work, in, n));
+    return done + (work->whole ? add_whole(work, in, n) : scatter(work, in, n));
 }
 
 /* Chooses the kernels and the first bins. */
@@ -257,12 +252,9 @@ static void start_worker(worker *work, int power)
 {
     const gr_extract_kernels *kernels = work->kernels = gr_extract_best();
     work->scatter.used = false;
-    bool is_wide = work->load == GR_LOAD_f64;
     work->extract = kernels->extract[work->load];
     work->whole = kernels->whole[work->load];
-    work->scatters = is_wide || kernels->scatter.bins[work->load];
-    work->least_bins = is_wide ? 2 : 1; /* enough for most data */
-    work->most_bins = is_wide ? GR_EXTRACT_BINS : kernels->narrow_bins;
+    work->least_bins = work->load == GR_LOAD_f64 ? 2 : 1; /* enough for most data */
     work->bins = work->least_bins;
     try_power(work, power);
 }
@@ -299,5 +291,5 @@ void gr_add_range(gr_load load, int power, const unsigned char *in, size_t n, gr
         in += done * (size_t)work.format.size;
         n -= done;
     }
-    gr_scatter_empty(&work.scatter, load, sums);
+    gr_scatter_empty(&work.scatter, sums);
 }

@@ -5,7 +5,7 @@
  * exact_core arrays FILE    sums the arrays of the file: uint64 load, components and n before each
  * exact_core fills          accumulators to which as much was added as they take without a carry
  * exact_core tables         scatter tables to which as much was added as they take
- * exact_core instructions   which are in use; whether bins for all float32 are, and whether tables
+ * exact_core instructions   which are in use
  * exact_core modes          how many sums were right beside other roundings, traps and flags
  *
  * Prints that, or a line per accumulator: its value as an integer in units of 2^-1074 and in base
@@ -143,7 +143,7 @@ static void fill_tables(double x, size_t missing, size_t more)
     memset(one, 0, sizeof one);
     for (size_t i = 0; i < 3 * GR_PAIR_TABLES; i++)
         data[i] = x;
-    gr_extract_baseline.scatter.pairs(data, GR_PAIR_TABLES, one);
+    gr_extract_baseline.scatter(data, GR_PAIR_TABLES, one);
     scatter.used = true;
     scatter.added = GR_PAIR_MOST - missing;
     for (int t = 0; t < GR_PAIR_TABLES; t++)
@@ -152,10 +152,10 @@ static void fill_tables(double x, size_t missing, size_t more)
                 double units = one[t][w][i] / unit[i];
                 if (!(fabs(one[t][w][i]) <= limit[i]) || units != trunc(units))
                     fail("an element adds something else than scatter.h says");
-                scatter.table.pair[t][w][i] = (double)scatter.added * one[t][w][i];
+                scatter.table[t][w][i] = (double)scatter.added * one[t][w][i];
             }
-    gr_scatter_add(&scatter, data, more, GR_LOAD_f64, &gr_extract_baseline.scatter, sums);
-    gr_scatter_empty(&scatter, GR_LOAD_f64, sums);
+    gr_scatter_add(&scatter, data, more, gr_extract_baseline.scatter, sums);
+    gr_scatter_empty(&scatter, sums);
     sum.count = (GR_PAIR_MOST - missing) * GR_PAIR_TABLES + more;
     printf("%a 0 ", x);
     print(&sum);
@@ -163,9 +163,7 @@ static void fill_tables(double x, size_t missing, size_t more)
 
 static void tell_instructions(void)
 {
-    const gr_extract_kernels *best = gr_extract_best();
-    printf("%s %d %d\n", gr_instruction_set_names[gr_instructions()],
-           best->whole[GR_LOAD_f32] != NULL, best->scatter.bins[GR_LOAD_f32] != NULL);
+    printf("%s\n", gr_instruction_set_names[gr_instructions()]);
 }
 
 enum { MOST = 200000, LENGTHS = 5 };
