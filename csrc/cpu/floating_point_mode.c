@@ -30,15 +30,10 @@ bool gr_flags_work(void)
     return answer == YES;
 }
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) || defined(__aarch64__)
 bool gr_plain_arithmetic(void)
 {
-    return (_mm_getcsr() & GR_MXCSR_SETTINGS) == GR_MXCSR_PLAIN;
-}
-#elif defined(__aarch64__)
-bool gr_plain_arithmetic(void)
-{
-    return !(gr_fpcr() & GR_FPCR_SETTINGS);
+    return (gr_get_mode() & GR_MODE_SETTINGS) == GR_MODE_PLAIN;
 }
 #else
 bool gr_plain_arithmetic(void)

@@ -31,53 +31,57 @@ GR_C_BEGIN
  * trap. Other code in the process may have changed the mode (-ffast-math libraries do). */
 bool gr_plain_arithmetic(void);
 
-/* Between gr_begin_plain and gr_end_plain, this thread's arithmetic is plain. Code between them
- * must read its inputs from memory and write its results to memory. */
+/* Whether the inexact flag works. Some emulators of processors have no flags. */
+bool gr_flags_work(void);
+
+/* Makes the variable opaque: the compiler must assume that this reads and changes it. */
+#define GR_OPAQUE(variable) __asm__ volatile("" : "+m"(variable) : : "memory")
+
 #if defined(__x86_64__)
-/* MXCSR without its flags: subnormals are neither read nor written as zero, and no exception traps.
- */
-enum { GR_MXCSR_SETTINGS = 0xffc0, GR_MXCSR_PLAIN = 0x1f80 };
+/* Not <fenv.h>, which also goes through the old x87 unit. MXCSR has the mode and the flags. Without
+ * the flags: subnormals are neither read nor written as zero, and no exception traps. */
+enum { GR_MODE_SETTINGS = 0xffc0, GR_MODE_PLAIN = 0x1f80, GR_FLAG_INEXACT = 1 << 5 };
 
 typedef unsigned gr_arithmetic;
 
-static inline gr_arithmetic gr_begin_plain(void)
-{
-    gr_arithmetic before = _mm_getcsr();
-    if ((before & GR_MXCSR_SETTINGS) != GR_MXCSR_PLAIN)
-        _mm_setcsr(GR_MXCSR_PLAIN);
-    __asm__ volatile("" : : : "memory");
-    return before;
-}
-
-static inline void gr_end_plain(gr_arithmetic before)
-{
-    __asm__ volatile("" : : : "memory");
-    if ((before & GR_MXCSR_SETTINGS) != GR_MXCSR_PLAIN)
-        _mm_setcsr(before);
-}
+#define gr_get_mode _mm_getcsr
+#define gr_set_mode _mm_setcsr
+#define gr_get_flags _mm_getcsr
+#define gr_set_flags _mm_setcsr
 #elif defined(__aarch64__)
 /* FPCR without DN, which chooses among NaNs: no flushing to zero, rounding to nearest, no trap. */
-#define GR_FPCR_SETTINGS (~((uint64_t)1 << 25))
+#define GR_MODE_SETTINGS (~((uint64_t)1 << 25))
+enum { GR_MODE_PLAIN = 0, GR_FLAG_INEXACT = 1 << 4 };
 
 typedef uint64_t gr_arithmetic;
 
-static inline uint64_t gr_fpcr(void)
-{
-    uint64_t mode;
-    __asm__ volatile("mrs %0, fpcr" : "=r"(mode));
-    return mode;
-}
+#define GR_REGISTER(get, set, name)                                                                \
+    static inline uint64_t get(void)                                                               \
+    {                                                                                              \
+        uint64_t bits;                                                                             \
+        __asm__ volatile("mrs %0, " name : "=r"(bits));                                            \
+        return bits;                                                                               \
+    }                                                                                              \
+    static inline void set(uint64_t bits)                                                          \
+    {                                                                                              \
+        __asm__ volatile("msr " name ", %0" : : "r"(bits) : "memory");                             \
+    }
+GR_REGISTER(gr_get_mode, gr_set_mode, "fpcr")
+GR_REGISTER(gr_get_flags, gr_set_flags, "fpsr")
+#undef GR_REGISTER
+#endif
 
-static inline void gr_set_fpcr(uint64_t mode)
-{
-    __asm__ volatile("msr fpcr, %0" : : "r"(mode) : "memory");
-}
-
+/* Between gr_begin_plain and gr_end_plain, this thread's arithmetic is plain. Code between them
+ * must read its inputs from memory and write its results to memory.
+ *
+ * The functions for the flag are fast if it has the same state as last time: if not, the processor
+ * has mispredicted it and repeats some work. */
+#if defined(__x86_64__) || defined(__aarch64__)
 static inline gr_arithmetic gr_begin_plain(void)
 {
-    gr_arithmetic before = gr_fpcr();
-    if (before & GR_FPCR_SETTINGS)
-        gr_set_fpcr(0);
+    gr_arithmetic before = gr_get_mode();
+    if ((before & GR_MODE_SETTINGS) != GR_MODE_PLAIN)
+        gr_set_mode(GR_MODE_PLAIN);
     __asm__ volatile("" : : : "memory");
     return before;
 }
@@ -85,8 +89,25 @@ static inline gr_arithmetic gr_begin_plain(void)
 static inline void gr_end_plain(gr_arithmetic before)
 {
     __asm__ volatile("" : : : "memory");
-    if (before & GR_FPCR_SETTINGS)
-        gr_set_fpcr(before);
+    if ((before & GR_MODE_SETTINGS) != GR_MODE_PLAIN)
+        gr_set_mode(before);
+}
+
+static inline bool gr_inexact(void)
+{
+    return gr_get_flags() & GR_FLAG_INEXACT;
+}
+
+static inline void gr_lower_inexact(void)
+{
+    gr_arithmetic flags = gr_get_flags();
+    if (flags & GR_FLAG_INEXACT)
+        gr_set_flags(flags & ~(gr_arithmetic)GR_FLAG_INEXACT);
+}
+
+static inline void gr_raise_inexact(void)
+{
+    gr_set_flags(gr_get_flags() | GR_FLAG_INEXACT);
 }
 #else
 typedef struct {
@@ -112,68 +133,8 @@ static inline void gr_end_plain(gr_arithmetic found)
     if (!found.was_plain)
         (void)fesetenv(&found.before);
 }
-#endif
 
-/* Whether the inexact flag works. Some emulators of processors have no flags. */
-bool gr_flags_work(void);
-
-/* Makes the variable opaque: the compiler must assume that this reads and changes it. */
-#define GR_OPAQUE(variable) __asm__ volatile("" : "+m"(variable) : : "memory")
-
-/* These functions are fast if the flag has the same state as last time: if not, the processor has
- * mispredicted it and repeats some work. */
-#if defined(__x86_64__)
-/* Not <fenv.h>, which also goes through the old x87 unit. */
-enum { GR_MXCSR_INEXACT = 1 << 5 };
-
-static inline bool gr_inexact(void)
-{
-    return _mm_getcsr() & GR_MXCSR_INEXACT;
-}
-
-static inline void gr_lower_inexact(void)
-{
-    unsigned flags = _mm_getcsr();
-    if (flags & GR_MXCSR_INEXACT)
-        _mm_setcsr(flags & ~(unsigned)GR_MXCSR_INEXACT);
-}
-
-static inline void gr_raise_inexact(void)
-{
-    _mm_setcsr(_mm_getcsr() | GR_MXCSR_INEXACT);
-}
-#elif defined(__aarch64__)
-enum { GR_FPSR_INEXACT = 1 << 4 };
-
-static inline uint64_t gr_fpsr(void)
-{
-    uint64_t flags;
-    __asm__ volatile("mrs %0, fpsr" : "=r"(flags));
-    return flags;
-}
-
-static inline void gr_set_fpsr(uint64_t flags)
-{
-    __asm__ volatile("msr fpsr, %0" : : "r"(flags));
-}
-
-static inline bool gr_inexact(void)
-{
-    return gr_fpsr() & GR_FPSR_INEXACT;
-}
-
-static inline void gr_lower_inexact(void)
-{
-    uint64_t flags = gr_fpsr();
-    if (flags & GR_FPSR_INEXACT)
-        gr_set_fpsr(flags & ~(uint64_t)GR_FPSR_INEXACT);
-}
-
-static inline void gr_raise_inexact(void)
-{
-    gr_set_fpsr(gr_fpsr() | GR_FPSR_INEXACT);
-}
-#elif defined(FE_INEXACT)
+#ifdef FE_INEXACT
 static inline bool gr_inexact(void)
 {
     return fetestexcept(FE_INEXACT) != 0;
@@ -197,6 +158,7 @@ static inline bool gr_inexact(void)
 
 static inline void gr_lower_inexact(void) {}
 static inline void gr_raise_inexact(void) {}
+#endif
 #endif
 
 GR_C_END
