@@ -101,47 +101,24 @@ static bool may_be_matrix(const gr_groups_request *request, const gr_axes *axes)
 static const gr_axis one = {1, 0, 0, 0};
 
 gr_axis_form gr_axis_find_matrix(const gr_groups_request *request, const gr_axes *axes,
-                                 unsigned traits, gr_matrix *m)
+                                 const gr_strategy *named, gr_matrix *m, size_t *pieces)
 {
     const gr_axis_list *kept = &axes->kept, *reduced = &axes->reduced;
     ptrdiff_t size = (ptrdiff_t)gr_axis_element_bytes(request->load);
+    unsigned traits = named ? named->traits : 0;
+    if (reduced->count > 2 || !may_be_matrix(request, axes))
+        return AS_LAYOUT;
     const gr_axis *inner = kept->count ? &kept->dim[kept->count - 1] : &one;
     const gr_axis *outer = kept->count > 1 ? &kept->dim[0] : &one;
-    const gr_axis *terms = reduced->count ? &reduced->dim[0] : &one;
+    const gr_axis *terms = reduced->count ? &reduced->dim[reduced->count - 1] : &one;
+    const gr_axis *piece = reduced->count > 1 ? &reduced->dim[0] : &one;
     bool rows = reduced->count ? terms->in == size : (traits & ROWS) != 0;
     bool columns = kept->count ? inner->in == size : (traits & COLUMNS) != 0;
-
-    if (reduced->count > 1 || !may_be_matrix(request, axes))
+    bool is_plain = reduced->count < 2 && (rows || columns);
+    if (!is_plain && (named || !reduced->count))
         return AS_LAYOUT;
-    *m = (gr_matrix){.base = axes->in,
-                     .outer = 1,
-                     .batches = outer->size,
-                     .batch_step = outer->in / size,
-                     .column_step = 1};
-    if (rows && !(columns && traits & COLUMNS)) {
-        m->rows = inner->size;
-        m->row_step = inner->in / size;
-        m->columns = terms->size;
-        return AS_ROWS;
-    }
-    m->rows = terms->size;
-    m->row_step = terms->in / size;
-    m->columns = inner->size;
-    return columns ? AS_COLUMNS : AS_LAYOUT;
-}
-
-gr_axis_form gr_axis_find_pieces(const gr_groups_request *request, const gr_axes *axes,
-                                 gr_matrix *m, size_t *pieces)
-{
-    const gr_axis_list *kept = &axes->kept, *reduced = &axes->reduced;
-    ptrdiff_t size = (ptrdiff_t)gr_axis_element_bytes(request->load);
-    if (reduced->count < 1 || reduced->count > 2 || !may_be_matrix(request, axes))
-        return AS_LAYOUT;
-    const gr_axis *inner = kept->count ? &kept->dim[kept->count - 1] : &one;
-    const gr_axis *outer = kept->count > 1 ? &kept->dim[0] : &one;
-    const gr_axis *terms = &reduced->dim[reduced->count - 1];
-    const gr_axis *piece = reduced->count > 1 ? &reduced->dim[0] : &one;
-    bool are_rows = !kept->count || terms->in < gr_axis_distance(inner->in);
+    bool are_rows = is_plain ? rows && !(columns && traits & COLUMNS)
+                             : !kept->count || terms->in < gr_axis_distance(inner->in);
     if (!are_rows && piece->size > terms->size) { /* the longer of the two is the column */
         terms = &reduced->dim[0];
         piece = &reduced->dim[1];
@@ -154,6 +131,8 @@ gr_axis_form gr_axis_find_pieces(const gr_groups_request *request, const gr_axes
         axes->in,           order[0]->size,      order[1]->size,      order[2]->size,
         order[3]->size,     order[0]->in / size, order[1]->in / size, order[2]->in / size,
         order[3]->in / size};
+    if (is_plain)
+        m->column_step = 1;
     *pieces = piece->size;
     return are_rows ? AS_ROWS : AS_COLUMNS;
 }

@@ -26,14 +26,11 @@ bool gr_axis_is_packed(const gr_axes *axes, size_t bytes);
 void gr_axis_simplify(gr_axes *axes, unsigned parts);
 
 /* Describes the array as a matrix, if it is one. Rows of one element, and a single column, can be
- * read as rows or as columns: the request's kernel decides, if it names one. */
+ * read as rows or as columns: the kernel of that name decides, if there is one. Without a name,
+ * there may be gaps between the elements of rows and columns, and the elements of sums may lie in
+ * several `pieces`: rows, or outer matrices. */
 gr_axis_form gr_axis_find_matrix(const gr_groups_request *request, const gr_axes *axes,
-                                 unsigned traits, gr_matrix *m);
-
-/* The same for rows and columns with gaps between their elements, and for sums whose elements lie
- * in several `pieces`: rows, or outer matrices. */
-gr_axis_form gr_axis_find_pieces(const gr_groups_request *request, const gr_axes *axes,
-                                 gr_matrix *m, size_t *pieces);
+                                 const gr_strategy *named, gr_matrix *m, size_t *pieces);
 
 /* Describes the array as dimensions. */
 gr_status gr_axis_describe_layout(const gr_groups_request *request, const gr_axes *axes,

@@ -221,11 +221,10 @@ gr_status gr_plan_axis(const gr_groups_request *request, gr_axis_plan *p, gr_err
     gr_axis_simplify(&axes, request->sums.parts);
     p->packed = gr_axis_is_packed(&axes, request->sums.bytes);
     int number = request->sums.as_digits ? gr_strategy_named("exact_levels") : request->strategy;
-    unsigned traits = number < 0 ? 0 : gr_strategy_at(number)->traits;
-    gr_axis_form found =
-        p->terms ? gr_axis_find_matrix(request, &axes, traits, &p->matrix) : AS_LAYOUT;
-    if (found == AS_LAYOUT && number < 0 && p->terms)
-        found = gr_axis_find_pieces(request, &axes, &p->matrix, &p->pieces);
+    gr_axis_form found = AS_LAYOUT;
+    if (p->terms)
+        found = gr_axis_find_matrix(request, &axes, number < 0 ? NULL : gr_strategy_at(number),
+                                    &p->matrix, &p->pieces);
     if (p->pieces > MOST_PIECES && p->sum_count < gr_sms_of(p))
         found = AS_LAYOUT;
     if (number < 0)

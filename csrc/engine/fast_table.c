@@ -139,11 +139,8 @@ void gr_choose(gr_request *request)
     const gr_facts *facts = gr_facts_of(request->device);
     gr_choice row;
 
-    if (gr_view_of(request)) {
-        request->strategy = last_block;
-        return;
-    }
-    if (!find_row(request->device, bytes, element, facts->capability, &row)) {
+    if (gr_view_of(request) ||
+        !find_row(request->device, bytes, element, facts->capability, &row)) {
         request->strategy = last_block;
         return;
     }
