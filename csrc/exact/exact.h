@@ -163,8 +163,7 @@ size_t gr_exact_words(int components);
  * gr_exact_to_bytes() does. */
 bool gr_exact_to_words(const gr_exact *acc, int components, gr_load load, int64_t *words);
 
-/* The same in pieces: the words before all components, and those of component 0 or 1. */
-void gr_exact_head_to_words(uint64_t count, int components, gr_load load, int64_t *words);
+/* The same of component 0 or 1 alone, without the words before all components. */
 bool gr_exact_component_to_words(const gr_exact *acc, int component, int64_t *words);
 
 /* Reads the sum of accumulators, normalized, from the sum of their words. Checks all input. */

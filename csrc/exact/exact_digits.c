@@ -8,11 +8,6 @@ size_t gr_exact_words(int components)
     return GR_WORDS_HEAD + (size_t)components * GR_WORDS_COMPONENT;
 }
 
-void gr_exact_head_to_words(uint64_t count, int components, gr_load load, int64_t *words)
-{
-    gr_write_words_head(words, count, components, load);
-}
-
 bool gr_exact_component_to_words(const gr_exact *acc, int component, int64_t *words)
 {
     gr_exact normal = *acc;
@@ -26,7 +21,7 @@ bool gr_exact_component_to_words(const gr_exact *acc, int component, int64_t *wo
 bool gr_exact_to_words(const gr_exact *acc, int components, gr_load load, int64_t *words)
 {
     bool fits = true;
-    gr_exact_head_to_words(acc[0].count, components, load, words);
+    gr_write_words_head(words, acc[0].count, components, load);
     for (int i = 0; i < components; i++)
         fits &= gr_exact_component_to_words(&acc[i], i, words);
     return fits;

@@ -3,7 +3,7 @@
 
 #include "cpu/floating_point_mode.h"
 #include "cpu/store.h"
-#include "exact/format.h"
+#include "exact/words.h"
 #include "shared/sizes.h"
 
 #include <math.h>
@@ -49,7 +49,7 @@ static void store_words(const gr_host_segments *job, const gr_exact *sum, size_t
     int64_t *words = sums->words + row * gr_exact_words(sums->parts);
     int part = gr_part_of_cell(job, cell);
     if (part == 0)
-        gr_exact_head_to_words(0, sums->parts, sums->target, words);
+        gr_write_words_head(words, 0, sums->parts, sums->target);
     (void)gr_exact_component_to_words(sum, part, words); /* sums of 2^64 numbers fit */
 }
 

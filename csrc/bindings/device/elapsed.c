@@ -1,5 +1,5 @@
-#include "bindings/device/elapsed.h"
-
+/* The type Elapsed: the kernel time of a sum on a card, read at the first access. */
+#include "bindings/device/functions.h"
 #include "bindings/device/run.h"
 #include "bindings/locks.h"
 

@@ -26,6 +26,9 @@ int gr_make_parts_type(PyObject *module);
 /* Makes the type View (views.h). Returns 0, or -1 with an exception set. */
 int gr_make_view_type(PyObject *module);
 
+/* Makes the type Elapsed. Returns 0, or -1 with an exception set. */
+int gr_make_elapsed_type(PyObject *module);
+
 /* Makes the type Memory. Returns 0, or -1 with an exception set. */
 int gr_make_memory_type(PyObject *module);
 

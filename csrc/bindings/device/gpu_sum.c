@@ -2,7 +2,6 @@
 #include "bindings/device/functions.h"
 
 #include "backend/backend.h"
-#include "bindings/device/elapsed.h"
 #include "bindings/device/gpu_job.h"
 #include "bindings/device/run.h"
 #include "bindings/gil.h"

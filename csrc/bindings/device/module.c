@@ -4,7 +4,6 @@
 #include "bindings/device/functions.h"
 
 #include "backend/backend.h"
-#include "bindings/device/elapsed.h"
 #include "bindings/device/run.h"
 #include "bindings/gil.h"
 #include "bindings/numpy_arrays.h"

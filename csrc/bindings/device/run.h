@@ -36,6 +36,9 @@ PyObject *gr_scalar_of(const gr_outcome *outcome, int strategy, const gr_numpy_t
 /* Whether a strategy leaves digits, which must be rounded. */
 bool gr_makes_digits(int strategy);
 
+/* Returns an Elapsed, or NULL with an exception set. Takes over `times` in either case. */
+PyObject *gr_elapsed_of(gr_times *times);
+
 /* Calls gr_measure for Python. Returns the times as bytes, block, grid and strategy, or NULL with
  * an exception set. */
 PyObject *gr_measured(gr_request *request, const gr_measurement *how);

@@ -1,7 +1,6 @@
 /* The other arrays of a sum (masks, ids, results): their dimensions, and checks. */
 #include "bindings/device/views.h"
 
-#include "bindings/device/elapsed.h"
 #include "bindings/device/functions.h"
 #include "bindings/device/run.h"
 #include "exact/words.h"

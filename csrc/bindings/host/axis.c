@@ -52,11 +52,6 @@ bool gr_take_axes(PyObject *axis, int dims, bool *reduced)
     return true;
 }
 
-static bool take_axes(request *asked, PyObject *axis)
-{
-    return gr_take_axes(axis, PyArray_NDIM(asked->array), asked->reduced);
-}
-
 /* Makes an array for the sums. Its memory order follows that of the input, as NumPy's does. */
 static PyArrayObject *new_result(const request *asked)
 {
@@ -174,7 +169,7 @@ static PyObject *sum_plainly(request *asked, PyObject *const *args)
 {
     const gr_numpy_type *type = gr_numpy_type_of_elements(args[0]);
     bool is_timed = args[4] != Py_None;
-    if (!type || !take_axes(asked, args[1]))
+    if (!type || !gr_take_axes(args[1], PyArray_NDIM(asked->array), asked->reduced))
         Py_RETURN_NONE;
     asked->how =
         gr_how_of(gr_dtype_of(type), -1, asked->how.exactly, GR_ON_PROCESSORS, GR_GROUPS_AXES);
@@ -288,7 +283,7 @@ PyObject *gr_py_sum_axis(PyObject *Py_UNUSED(module), PyObject *const *args, Py_
         return sum_plainly(&asked, args);
     if (take_details(&asked, args[5]) < 0)
         return NULL;
-    if (!take_axes(&asked, args[1])) {
+    if (!gr_take_axes(args[1], PyArray_NDIM(asked.array), asked.reduced)) {
         PyErr_SetString(PyExc_ValueError, "no such axes");
         return NULL;
     }
