@@ -86,7 +86,8 @@ void gr_store_columns(const gr_columns *sums, const double *plane, size_t vector
                         target);
 }
 
-static column_task *new_task(const gr_axis_job *job)
+/* Returns NULL, and fails the job, if there is no memory. */
+static column_task *new_task(gr_axis_job *job)
 {
     size_t stride = stride_of(job),
            rows = job->form == PACKED_ROWS ? gr_least(job->rows, GR_LEAF_ROWS) : 1;
@@ -95,8 +96,10 @@ static column_task *new_task(const gr_axis_job *job)
     size_t bytes = sizeof(column_task) + planes + (rows + factors) * row;
     column_task *task =
         aligned_alloc(CACHE_LINE, (bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
-    if (!task)
+    if (!task) {
+        gr_axis_fail(job);
         return NULL;
+    }
     task->job = job;
     task->sums = (gr_columns){.planes = (double *)(task + 1), .stride = stride};
     task->buffer = (unsigned char *)(task + 1) + planes;
@@ -268,10 +271,8 @@ static void columns_task(size_t number, void *context)
 {
     gr_axis_job *job = context;
     column_task *task = new_task(job);
-    if (!task) {
-        gr_axis_fail(job);
+    if (!task)
         return;
-    }
     size_t first = number * job->each, end = gr_least(first + job->each, job->units);
     for (size_t unit = first; unit < end && !gr_interrupted(); unit++) {
         set_unit(task, unit);
@@ -298,10 +299,8 @@ static void chunk_task(size_t number, void *context)
 {
     gr_axis_job *job = context;
     column_task *task = new_task(job);
-    if (!task) {
-        gr_axis_fail(job);
+    if (!task)
         return;
-    }
     size_t unit = number / job->chunks, chunk = number % job->chunks, first = chunk * job->chunk;
     set_unit(task, unit);
     if (!gr_interrupted()) {
@@ -316,10 +315,8 @@ static void merge_task(size_t unit, void *context)
 {
     gr_axis_job *job = context;
     column_task *task = new_task(job);
-    if (!task) {
-        gr_axis_fail(job);
+    if (!task)
         return;
-    }
     set_unit(task, unit);
     if (!gr_interrupted()) {
         gr_arithmetic before = gr_begin_plain();

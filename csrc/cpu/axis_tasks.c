@@ -1,21 +1,10 @@
 #include "cpu/axis_tasks.h"
 
+#include "cpu/gather.h"
 #include "threads/interrupts.h"
 #include "threads/pool.h"
 
 enum { THREADS_FROM_BYTES = 1 << 19 }; /* as in cpu_sum.c */
-
-static const gr_axis ONE = {1, 0, 0, 0};
-
-const gr_axis *gr_axis_inner(const gr_axis_list *list)
-{
-    return list->count ? &list->dim[list->count - 1] : &ONE;
-}
-
-static int outer_count(const gr_axis_list *list)
-{
-    return list->count ? list->count - 1 : 0;
-}
 
 bool gr_axis_is_plain(const gr_axes *axes)
 {
@@ -63,7 +52,7 @@ void gr_axis_for_runs(const gr_axis_job *job, size_t first, size_t n,
     const gr_axis_list *kept = &job->axes->kept;
     size_t inner = gr_axis_inner(kept)->size, skip = first % inner;
     gr_axes_place place;
-    gr_axes_go(&place, kept, outer_count(kept), first / inner);
+    gr_axes_go(&place, kept, kept->count - (kept->count > 0), first / inner);
     while (n > 0 && !gr_interrupted()) {
         gr_axis_run run = run_at(job, &place, skip, n);
         n -= run.count;

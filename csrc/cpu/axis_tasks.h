@@ -6,9 +6,6 @@
 
 enum { GR_AXIS_TASK_BYTES = 1 << 17 }; /* of input; smaller units of work are joined */
 
-/* The fastest-varying dimension; one of size 1 if there is none. */
-const gr_axis *gr_axis_inner(const gr_axis_list *list);
-
 /* Whether elements are added as they are: in their own byte order, and without a mask. */
 bool gr_axis_is_plain(const gr_axes *axes);
 

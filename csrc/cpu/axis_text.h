@@ -73,16 +73,9 @@ INLINE void sum_side_by_side(const double *in, size_t n, size_t rows, gr_pair *s
         sums[r] = (gr_pair){lanes[0][r], n > 1 ? lanes[1][r] : 0};
 }
 
-INLINE void sum_float_rows(const unsigned char *in, ptrdiff_t step, size_t n, size_t rows,
+INLINE void sum_short_rows(const unsigned char *in, ptrdiff_t step, size_t n, size_t rows,
                            size_t size, load_pair *load, lane_order order, gr_pair *sums)
 {
-    if (n > SHORT || rows == 1) {
-        bool fetches = fetching_gains();
-        for (size_t r = 0; r < rows; r++, in += step)
-            sums[r] = n <= GR_CPU_BLOCK ? sum_block(in, n, size, load, order, fetches)
-                                        : sum_floats(in, n, size, load, order);
-        return;
-    }
     double wide[SHORT * SIDE_BY_SIDE];
     for (size_t some; rows > 0; rows -= some, sums += some, in += (ptrdiff_t)some * step) {
         some = rows < SIDE_BY_SIDE ? rows : SIDE_BY_SIDE;
@@ -95,11 +88,29 @@ INLINE void sum_float_rows(const unsigned char *in, ptrdiff_t step, size_t n, si
     }
 }
 
+INLINE void sum_float_rows(const unsigned char *in, ptrdiff_t step, size_t n, size_t rows,
+                           size_t size, load_pair *load, lane_order order, gr_pair *sums)
+{
+    bool fetches = fetching_gains();
+    for (size_t r = 0; r < rows; r++, in += step)
+        sums[r] = n <= GR_CPU_BLOCK ? sum_block(in, n, size, load, order, fetches)
+                                    : sum_floats(in, n, size, load, order);
+}
+
+/* Short rows are a function of their own, whose large stack frame other sums do without. */
 #define FLOAT_ROWS(type, size, order, load)                                                        \
+    static __attribute__((noinline)) void short_##type(const void *data, ptrdiff_t step, size_t n, \
+                                                       size_t rows, gr_pair *sums)                 \
+    {                                                                                              \
+        sum_short_rows(data, step, n, rows, size, load_##type, order, sums);                       \
+    }                                                                                              \
     static void rows_##type(const void *data, ptrdiff_t step, size_t n, size_t rows,               \
                             gr_pair *sums)                                                         \
     {                                                                                              \
-        sum_float_rows(data, step, n, rows, size, load_##type, order, sums);                       \
+        if (n <= SHORT && rows > 1)                                                                \
+            short_##type(data, step, n, rows, sums);                                               \
+        else                                                                                       \
+            sum_float_rows(data, step, n, rows, size, load_##type, order, sums);                   \
     }
 
 FLOATS(FLOAT_ROWS)

@@ -130,14 +130,6 @@ static void store_float(double sum, gr_acc acc, gr_value *out)
         out->f64 = sum;
 }
 
-static void store_integer(uint64_t sum, gr_acc acc, gr_value *out)
-{
-    if (acc == GR_ACC_u32)
-        out->u32 = (uint32_t)sum;
-    else
-        out->u64 = sum;
-}
-
 static void run_tasks(sum_job *job, gr_acc acc, int components, int threads, gr_value out[2])
 {
     size_t tasks = (job->n - 1) / job->task_n + 1;
@@ -145,10 +137,8 @@ static void run_tasks(sum_job *job, gr_acc acc, int components, int threads, gr_
     if (gr_interrupted()) /* some tasks have not stored a sum */
         return;
     if (job->integers) {
-        uint64_t total = 0;
         for (size_t i = 0; i < tasks; i++)
-            total += job->sums[i].integer;
-        store_integer(total, acc, out);
+            out->u64 += job->sums[i].integer; /* a sum in 32 bits is its low half */
         return;
     }
     gr_arithmetic before = gr_begin_plain();

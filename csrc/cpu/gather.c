@@ -85,16 +85,21 @@ gr_spaced gr_spaced_of(const gr_axes *axes, const gr_axis *dim, const unsigned c
                        .swapped = axes->swapped};
 }
 
+const gr_axis *gr_axis_inner(const gr_axis_list *list)
+{
+    static const gr_axis one = {1, 0, 0, 0};
+    return list->count ? &list->dim[list->count - 1] : &one;
+}
+
 void gr_gather_row(unsigned char *to, const gr_axes *axes, const unsigned char *in,
                    const unsigned char *mask, size_t first, size_t n)
 {
-    static const gr_axis one = {1, 0, 0, 0};
     const gr_axis_list *list = &axes->reduced;
-    const gr_axis *inner = list->count ? &list->dim[list->count - 1] : &one;
+    const gr_axis *inner = gr_axis_inner(list);
     gr_spaced from = gr_spaced_of(axes, inner, in, mask);
     size_t skip = first % inner->size;
     gr_axes_place place;
-    gr_axes_go(&place, list, list->count ? list->count - 1 : 0, first / inner->size);
+    gr_axes_go(&place, list, list->count - (list->count > 0), first / inner->size);
     while (n > 0) {
         size_t run = inner->size - skip < n ? inner->size - skip : n;
         from.in = in + place.in + (ptrdiff_t)skip * inner->in;

@@ -14,6 +14,9 @@ typedef struct {
     bool swapped;
 } gr_spaced;
 
+/* The fastest-varying dimension; one of size 1 if there is none. */
+const gr_axis *gr_axis_inner(const gr_axis_list *list);
+
 /* The elements along a dimension. `mask` is that of the first of them, or NULL. */
 gr_spaced gr_spaced_of(const gr_axes *axes, const gr_axis *dim, const unsigned char *in,
                        const unsigned char *mask);

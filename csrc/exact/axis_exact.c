@@ -326,19 +326,19 @@ static void add_term_pieces(const gr_axis_job *job, const gr_axis_run *row, void
     gr_end_plain(before);
 }
 
+/* What both adders do with columns, except for `add`. */
+#define OF_COLUMNS                                                                                 \
+    .kept_planes = GR_EXACT_PLANES, .planes = gr_exact_planes, .start = gr_exact_start,            \
+    .end = gr_exact_end, .merge = gr_exact_merge_columns, .fold = gr_exact_fold,                   \
+    .store = gr_exact_store
+
 static const gr_axis_adder term_adder = {
     .rows = add_terms,
     .partial_size = sizeof(gr_proven3),
     .piece = add_term_piece,
     .total = add_term_pieces,
-    .kept_planes = GR_EXACT_PLANES,
-    .planes = gr_exact_planes,
-    .start = gr_exact_start,
     .add = gr_exact_add_terms,
-    .end = gr_exact_end,
-    .merge = gr_exact_merge_columns,
-    .fold = gr_exact_fold,
-    .store = gr_exact_store,
+    OF_COLUMNS,
 };
 
 /* --- all ------------------------------------------------------------------------------------- */
@@ -348,14 +348,8 @@ static const gr_axis_adder exact_adder = {
     .partial_size = 2 * sizeof(gr_exact),
     .piece = add_piece,
     .total = add_pieces,
-    .kept_planes = GR_EXACT_PLANES,
-    .planes = gr_exact_planes,
-    .start = gr_exact_start,
     .add = gr_exact_add,
-    .end = gr_exact_end,
-    .merge = gr_exact_merge_columns,
-    .fold = gr_exact_fold,
-    .store = gr_exact_store,
+    OF_COLUMNS,
     .assume = gr_exact_assume,
 };
 

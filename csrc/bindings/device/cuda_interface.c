@@ -181,7 +181,7 @@ int gr_by_interface(PyObject *interface, bool needs_stream, gr_array *array)
 
 enum { BUFFER, PTR, DEVICE_ID, DTYPE, OWN_SHAPE, OWN_STRIDES, NAMES };
 static PyObject *names[NAMES], *current_stream;
-static gr_lock lock; /* guards them, and the cache of take_dtype() */
+static gr_lock lock; /* guards them */
 
 static int is_cupys(PyTypeObject *type)
 {
@@ -224,33 +224,12 @@ int gr_know_cupy(PyTypeObject *type)
     return known;
 }
 
-/* Caches the last dtype by identity: each of NumPy's number types has one dtype object. */
 static int take_dtype(PyObject *dtype, gr_array *array)
 {
-    static PyObject *known;
-    static int kind, bytes;
-    gr_take_lock(&lock);
-    bool same = dtype == known;
-    if (same) {
-        array->kind = kind;
-        array->bytes = bytes;
-    }
-    gr_drop_lock(&lock);
-    if (same)
-        return 0;
     PyObject *typestr = PyObject_GetAttrString(dtype, "str");
     int taken = typestr ? take_typestr(typestr, array) : -1;
     Py_XDECREF(typestr);
-    if (taken < 0)
-        return -1;
-    gr_take_lock(&lock);
-    PyObject *before = known;
-    known = Py_NewRef(dtype);
-    kind = array->kind;
-    bytes = array->bytes;
-    gr_drop_lock(&lock);
-    Py_XDECREF(before); /* may run Python code that calls this function */
-    return 0;
+    return taken;
 }
 
 static int take_attribute(PyObject *object, const char *what, void **pointer)
