@@ -546,6 +546,8 @@ def dot(a: npt.ArrayLike, b: npt.ArrayLike) -> Any:
 
 def vecdot(x1: npt.ArrayLike, x2: npt.ArrayLike, axis: int = -1) -> Any:
     """The sums of the products conj(x1) * x2 along an axis, each rounded once."""
+    if isinstance(axis, np.integer):
+        axis = int(axis)
     if type(axis) is int:
         found = _host.finish_plainly(x1, axis, False, _DOT, -1, x2)
         found = _product(x1, x2, axis, _VECDOT_ON_GPU) if found is None else found

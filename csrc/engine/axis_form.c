@@ -90,12 +90,24 @@ static bool steps_are_whole(const gr_axis_list *list, ptrdiff_t size)
     return true;
 }
 
+/* Whether the other array of products has the steps of the array. */
+static bool are_alike(const gr_axis_list *list)
+{
+    for (int i = 0; i < list->count; i++)
+        if (list->dim[i].mask != list->dim[i].in)
+            return false;
+    return true;
+}
+
 static bool may_be_matrix(const gr_groups_request *request, const gr_axes *axes)
 {
     ptrdiff_t size = (ptrdiff_t)gr_axis_element_bytes(request->load);
-    return !axes->mask && !axes->ranges.kind && axes->kept.count <= 2 &&
-           gr_axis_load(request) >= 0 && gr_axis_is_packed(axes, request->sums.bytes) &&
-           steps_are_whole(&axes->kept, size) && steps_are_whole(&axes->reduced, size);
+    bool has_factors = axes->mask && axes->term == GR_TERM_PRODUCT;
+    bool is_alone =
+        !axes->mask || (has_factors && are_alike(&axes->kept) && are_alike(&axes->reduced));
+    return is_alone && !axes->ranges.kind && axes->kept.count <= 2 && gr_axis_load(request) >= 0 &&
+           gr_axis_is_packed(axes, request->sums.bytes) && steps_are_whole(&axes->kept, size) &&
+           steps_are_whole(&axes->reduced, size);
 }
 
 static const gr_axis one = {1, 0, 0, 0};
@@ -127,10 +139,16 @@ gr_axis_form gr_axis_find_matrix(const gr_groups_request *request, const gr_axes
                   *of_rows[] = {&one, outer, inner, terms},
                   *of_pieces[] = {outer, inner, piece, terms};
     const gr_axis **order = !are_rows ? of_columns : piece->size > 1 ? of_pieces : of_rows;
-    *m = (gr_matrix){
-        axes->in,           order[0]->size,      order[1]->size,      order[2]->size,
-        order[3]->size,     order[0]->in / size, order[1]->in / size, order[2]->in / size,
-        order[3]->in / size};
+    *m = (gr_matrix){axes->in,
+                     order[0]->size,
+                     order[1]->size,
+                     order[2]->size,
+                     order[3]->size,
+                     order[0]->in / size,
+                     order[1]->in / size,
+                     order[2]->in / size,
+                     order[3]->in / size,
+                     axes->mask ? (const char *)axes->mask - (const char *)axes->in : 0};
     if (is_plain)
         m->column_step = 1;
     *pieces = piece->size;

@@ -50,6 +50,13 @@ static bool has_rows_in_packs(const gr_axis_plan *p)
            (uintptr_t)p->matrix.base % 16 == 0;
 }
 
+bool gr_takes_products(const gr_axis_plan *p)
+{
+    size_t bytes = p->matrix.columns * gr_axis_element_bytes(p->request->load);
+    return p->pieces == 1 && bytes <= GROUP_ROW_BYTES && has_whole_packs(p) &&
+           p->matrix.factors % 16 == 0;
+}
+
 const char *gr_choose_rows(const gr_axis_plan *p)
 {
     const gr_matrix *m = &p->matrix;
@@ -128,7 +135,7 @@ gr_status gr_shape_rows(gr_axis_plan *p, gr_error *error)
                        bytes);
     if (gr_is_kernel(p, "row_packs")) {
         p->grid = gr_least(gr_ceil_div(gr_ceil_div(rows * bytes, 16), p->block), most * 4);
-    } else if (gr_is_kernel(p, "row_group")) {
+    } else if (gr_is_kernel(p, "row_group") || gr_is_kernel(p, "row_products")) {
         size_t packs = bytes / 16, lanes = 1, per_lane = p->request->acc == GR_ACC_proven3 ? 4 : 1;
         while (lanes * per_lane < packs && lanes < GR_WARP)
             lanes *= 2;

@@ -97,8 +97,8 @@ static void shape_layout(gr_axis_plan *p)
 static unsigned most_threads(const gr_axis_plan *p)
 {
     static const char *const names[] = {"row_warp",     "row_group",    "row_packs",
-                                        "row_tile",     "column_packs", "column_tiles",
-                                        "exact_levels", "any_ranges"};
+                                        "row_products", "row_tile",     "column_packs",
+                                        "column_tiles", "exact_levels", "any_ranges"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (gr_is_kernel(p, names[i]))
             return 256;
@@ -153,12 +153,13 @@ static bool makes_apart(const gr_axis_plan *p)
 {
     const gr_sums *sums = &p->sums;
     size_t row = p->terms * gr_load_size(p->kernel->load);
+    bool by_group = gr_is_kernel(p, "row_group") || gr_is_kernel(p, "row_products");
     bool is_mean = sums->made.kind == GR_FINISH_RATIO && sums->made.over == GR_OVER_COUNT;
     if (!sums->made.is_made || (is_mean && !sums->made.root && sums->type != GR_LOAD_f64))
         return false;
     return p->sum_count >= gr_sms_of(p) * APART_SUMS &&
            (gr_is_kernel(p, "row_warp") || gr_is_kernel(p, "row_block") ||
-            (gr_is_kernel(p, "row_group") && row >= APART_ROW) ||
+            (by_group && row >= APART_ROW) ||
             (gr_is_kernel(p, "any_layout") && p->team > 1 && p->packed));
 }
 
@@ -227,8 +228,10 @@ gr_status gr_plan_axis(const gr_groups_request *request, gr_axis_plan *p, gr_err
                                     &p->matrix, &p->pieces);
     if (p->pieces > MOST_PIECES && p->sum_count < gr_sms_of(p))
         found = AS_LAYOUT;
+    bool by_rows = axes.term == GR_TERM_PRODUCT && found == AS_ROWS && gr_takes_products(p);
     if (number < 0)
         number = gr_strategy_named(axes.ranges.kind ? "any_ranges"
+                                   : by_rows        ? "row_products"
                                    : axes.term == GR_TERM_MAGNITUDE || axes.term >= GR_TERM_PRODUCT
                                        ? "any_layout"
                                    : found == AS_ROWS    ? gr_choose_rows(p)
@@ -262,7 +265,7 @@ gr_status gr_plan_shares(const gr_axis_plan *first, const void *partial, gr_axis
             next = are_apart ? (int64_t)first->sum_count : 1;
     *p = (gr_axis_plan){.request = first->request,
                         .strategy = gr_strategy_at(number),
-                        .matrix = {partial, 1, 1, first->sum_count, shares, 0, 0, step, next},
+                        .matrix = {partial, 1, 1, first->sum_count, shares, 0, 0, step, next, 0},
                         .sums = first->sums,
                         .block = GR_AXIS_BLOCK,
                         .shares = 1,

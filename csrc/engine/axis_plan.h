@@ -71,6 +71,9 @@ static inline bool gr_is_kernel(const gr_axis_plan *plan, const char *name)
     return strcmp(plan->strategy->name, name) == 0;
 }
 
+/* Whether row_products adds up the products of the plan's rows. */
+bool gr_takes_products(const gr_axis_plan *plan);
+
 /* The name of the best kernel. */
 const char *gr_choose_rows(const gr_axis_plan *plan);
 const char *gr_choose_columns(const gr_axis_plan *plan);

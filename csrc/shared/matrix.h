@@ -17,6 +17,7 @@ typedef struct {
     const void *base;
     uint64_t outer, batches, rows, columns;
     int64_t outer_step, batch_step, row_step, column_step;
+    int64_t factors; /* for products: bytes from an element to that of the other array */
 } gr_matrix;
 
 /* Whether each row begins at a multiple of `count` elements and has a multiple of `count`. */

@@ -57,6 +57,10 @@ def special(rng, shape, dtype):
     return np.where(some, rng.choice([np.inf, -np.inf, np.nan, -0.0], shape), x)
 
 
+def few_bits(rng, shape, dtype):
+    return rng.standard_normal(shape).astype(np.float32)
+
+
 MAKERS = [normal, near_each_other, equal, ties, of_all_sizes, special]
 # Usual elements of each dtype, and each hard kind of elements with two dtypes.
 KINDS = [
@@ -112,6 +116,31 @@ def test_products(dtype, make):
                 on_device(one), how, -1, other=on_device(other), device="emulator"
             ).to_numpy()
             assert_same(there, exact.vecdot(one, other))
+
+
+@pytest.mark.parametrize("make", [normal, few_bits, special], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_products_of_rows_in_packs(dtype, make):
+    how, rng = Made(RATIO, False, PRODUCT, False), np.random.default_rng(4)
+    for rows, columns in ((1, 8), (70, 8), (33, 24), (9, 256), (5, 1024), (300, 64)):
+        x, y = (made(rng, make, (rows + 1, columns + 8), dtype) for _ in range(2))
+        alike = x[1:, 8:], y[1:, 8:]
+        apart = x[:-1, 1:-7], y[:-1, 1:-7]  # rows begin between two packs
+        for one, other in (alike, alike[::-1], apart, (alike[0], y[:-1, 8:])):
+            there = made_gpu(on_device(one), how, -1, other=on_device(other), device="emulator")
+            assert_same(there.to_numpy(), exact.vecdot(one, other))
+
+
+def test_float64_numbers_of_few_bits():
+    """Their variances are often halfway between two numbers."""
+    rng = np.random.default_rng(5)
+    for rows, columns in ((400, 2), (300, 8), (200, 33), (20, 400)):
+        x = made(rng, few_bits, (rows, columns), "float64")
+        for name in ("var", "std", "norm"):
+            how, on_host = RESULTS[name]
+            for view, axis in ((x, 1), (x.T.copy(), 0)):
+                there = made_gpu(on_device(view), how, axis, device="emulator").to_numpy()
+                assert_same(there, on_host(view, axis))
 
 
 def test_a_tiny_square_decides_between_two_floats():

@@ -15,9 +15,9 @@ static PyObject *py_strategies(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(no
 {
     static const char *const kinds[] = {"kernel", "broken", "library",  "host", "everywhere",
                                         "choice", "axis",   "segments", "keys", "scan"};
-    static const char *const dtypes[] = {"all",   "int32",       "complex", "any",  "floats",
-                                         "words", "float_words", "merged",  "runs", "float_sums",
-                                         "parts", "untyped",     "plain",   "wide"};
+    static const char *const dtypes[] = {"all",        "int32", "complex",     "any",    "floats",
+                                         "moments",    "words", "float_words", "merged", "runs",
+                                         "float_sums", "parts", "untyped",     "plain",  "wide"};
     int count = gr_strategy_count();
     PyObject *list = PyList_New(count);
     for (int i = 0; list && i < count; i++) {

@@ -49,10 +49,8 @@ __global__ void __launch_bounds__(256, 4)
             *reinterpret_cast<In *>(tile + tile_offset<In>(i * (unsigned)sizeof(In))) = from[i];
         __syncwarp();
         unsigned long long again = 0; /* a bit for each row whose sum is not proven */
-        for (unsigned k = 0; k < per_lane; k++) {
+        for (unsigned k = 0; k < per_lane && (lane + 32 * k) * columns < count; k++) {
             unsigned row = lane + 32 * k, begin = row * row_bytes;
-            if (row * columns >= count)
-                break;
             size_t sum_number = t * per_lane * 32 + row;
             Sizes<In> sizes;
             Acc sum = 0;
@@ -71,6 +69,6 @@ __global__ void __launch_bounds__(256, 4)
         }
         if (__any_sync(0xffffffffu, again != 0))
             put_rows_again<Terms>(in, out, again, t * per_lane * 32 + lane, 32);
-        __syncwarp(); /* the next tile takes the same memory */
+        __syncwarp();
     }
 }

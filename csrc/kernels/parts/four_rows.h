@@ -1,4 +1,4 @@
-/* Exact sums of four short rows by a warp. */
+/* Sums of four short rows at once, by a warp or a group of its lanes. */
 #pragma once
 
 #include "matrix.h"
@@ -50,4 +50,60 @@ __device__ __forceinline__ bool add_four(const Matrix<In> &in, const Sums<Acc> &
     if (!__all_sync(0xffffffffu, is_done))
         put_rows_again<Strided<In>>(in, out, !is_done, r + mine, 1);
     return true;
+}
+
+template <typename In, typename Acc>
+DEVICE_FUNCTION void add_groups_again(const Matrix<In> &in, const Sums<Acc> &out, size_t r,
+                                      unsigned lanes);
+
+/* Adds up four rows by groups of lanes: rows `r`, `r + apart`, ... If additions of Sum might round,
+ * all lanes start again with Acc. */
+template <typename Sum, typename In, typename Acc>
+__device__ __forceinline__ void add_groups(const Matrix<In> &in, const Sums<Acc> &out, size_t r,
+                                           unsigned lanes)
+{
+    constexpr unsigned flight = 4, ahead = is_proven<Sum> ? (adds_floats<Acc, In> ? 4 : 2) : 1;
+    size_t rows = in.rows(), packs = in.of.columns / Pack<In>::count;
+    unsigned member = threadIdx.x % lanes, apart = 32 / lanes;
+    const In *row[flight];
+    Sum sum[flight];
+    Sizes<In> sizes;
+    for (unsigned k = 0; k < flight; k++) {
+        sum[k] = 0;
+        row[k] = in.row(r + k * apart < rows ? r + k * apart : rows - 1);
+    }
+    for (size_t i = member; i - member < packs; i += ahead * lanes) {
+        Pack<In> pack[flight][ahead];
+        memset(pack, 0, sizeof pack);
+        for (unsigned j = 0; j < ahead * flight; j++) {
+            size_t p = i + j % ahead * lanes;
+            if (p < packs)
+                pack[j / ahead][j % ahead] =
+                    Packed<const In *>::whole(row[j / ahead] + p * Pack<In>::count);
+        }
+        UNROLLED
+        for (unsigned k = 0; k < flight; k++)
+            add_short<Acc>(sum[k], sizes, pack[k]);
+    }
+    if constexpr (is_short<Acc, Sum>)
+        if (!sizes.allow_in_warp((unsigned)in.of.columns))
+            return add_groups_again(in, out, r, lanes);
+    unsigned mine = exchange_sums(sum, lanes, member), count = lanes < flight ? flight : 1;
+    bool stores = member % (lanes < flight ? lanes : lanes / flight) == 0;
+    size_t number = r + mine * apart;
+    unsigned again = 0; /* a bit for each sum that is not proven */
+    for (unsigned k = 0; k < flight; k++)
+        if (stores && k < count && number + k * apart < rows &&
+            !out.template is_put_short<Strided<In>>(number + k * apart, sum[k]))
+            again |= 1u << k;
+    if (__any_sync(0xffffffffu, again))
+        put_rows_again<Strided<In>>(in, out, again, number, apart);
+}
+
+/* Not inlined: it would take registers of the sums that are usually exact. */
+template <typename In, typename Acc>
+DEVICE_FUNCTION void add_groups_again(const Matrix<In> &in, const Sums<Acc> &out, size_t r,
+                                      unsigned lanes)
+{
+    add_groups<Acc>(in, out, r, lanes);
 }

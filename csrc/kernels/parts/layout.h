@@ -1,8 +1,8 @@
 /* Elements of arrays with any dimensions, steps and types. */
 #pragma once
 
-#include "accumulate.h"
 #include "elements.h"
+#include "products.h"
 
 /* The distance of entry `i` of some dimensions from the first entry. */
 struct Place {
@@ -159,56 +159,6 @@ __device__ __forceinline__ void each_wide(const gr_layout &of, const Place &firs
         double sign = of.term != GR_TERM_MAGNITUDE && is_negative ? -1 : 1;
         use(sign * double(unsigned(size)), sign * 0x1p32 * double(unsigned(size >> 32)));
     }
-}
-
-/* Adds a few floats below 2^top. */
-template <typename T, unsigned count>
-__device__ __forceinline__ void add_few(Proven<gr_proven> &sum, const T (&x)[count], int top)
-{
-    SumFromStart few = SumFromStart::from(start_of<count>(within_limits<T>(top)));
-    for (unsigned k = 0; k < count; k++)
-        few.add(wide(x[k]));
-    few.put_into(&sum.of, count);
-}
-
-/* The sum high + low of a few products of float16 numbers. Each product is a float32: a multiple of
- * 2^-48 below 2^32. `high` stays above 2^45 and counts 2^-7, so that an error is at most 2^-8, and
- * all additions are exact. */
-struct ShortProducts {
-    static constexpr double start = 0x1.8p45;
-    double high = start, low = 0;
-
-    __device__ __forceinline__ void add(__half x, __half y)
-    {
-        double product = double(__half2float(x) * __half2float(y)), next = high + product;
-        low += product - (next - high);
-        high = next;
-    }
-
-    __device__ __forceinline__ void put_into(gr_proven *to) const
-    {
-        add_proven(to, high - start);
-        add_proven(to, low);
-    }
-};
-
-/* Adds the products of a few floats. */
-template <typename T, unsigned count>
-__device__ __forceinline__ void add_products(Proven<gr_proven> &sum, const T (&x)[count],
-                                             const T (&y)[count], Exponents of_y)
-{
-    if constexpr (std::is_same<T, __half>::value) {
-        ShortProducts few;
-        for (unsigned k = 0; k < count; k++)
-            few.add(x[k], y[k]);
-        return few.put_into(&sum.of);
-    }
-    Exponents of_x = exponents_of(x);
-    int top = within_limits<T>(of_x.top) + within_limits<T>(of_y.top);
-    SumFromStart few = SumFromStart::from(start_of<count>(top));
-    for (unsigned k = 0; k < count; k++)
-        few.add_product(wide(x[k]), wide(y[k]));
-    put_products<T>(sum, few, count, of_x, of_y);
 }
 
 /* Adds terms of elements x and y. */

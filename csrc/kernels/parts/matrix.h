@@ -34,6 +34,13 @@ template <typename T> struct Matrix {
                (int64_t)(b % of.batches) * of.batch_step;
     }
 
+    /* The elements of the other array, if products are added up. */
+    __device__ __forceinline__ const T *factors(const T *elements) const
+    {
+        const char *bytes = reinterpret_cast<const char *>(elements);
+        return reinterpret_cast<const T *>(bytes + of.factors);
+    }
+
     /* The elements of a row. */
     __device__ __forceinline__ Strided<T> terms_of(size_t r) const
     {
