@@ -589,8 +589,8 @@ def index_add(
         found = _by_index(lambda *rows: _run(_add_rows, *rows, check), x, dim, index, added)
         if found is not NotImplemented:
             return found
-    # The slices of x are elements like the others. As they come last, errors name an index by its
-    # place.
+    # Each slice of x is one more element of its sum. They come last, so that the places that errors
+    # give are places in `index`.
     values = torch.cat([added.movedim(dim, 0), x.movedim(dim, 0)])
     ids = torch.cat([index, torch.arange(count, device=index.device, dtype=index.dtype)])
     found = segment_sum(values, ids, num_segments=count, dtype=x.dtype, check=check)

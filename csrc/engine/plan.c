@@ -135,7 +135,7 @@ static size_t round_up(size_t n, size_t step)
 }
 
 /* A grid-stride kernel runs with any grid. More blocks than there are elements for, or than can be
- * resident at once, would only add block sums. */
+ * resident at once, would only make more block sums. */
 static gr_status grid_to_fill(const gr_request *request, size_t cover, size_t resident,
                               int limit_grid, gr_plan *plan, gr_error *error)
 {

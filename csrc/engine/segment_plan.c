@@ -5,7 +5,7 @@
 
 enum {
     LANE_ROWS = 48,             /* most mean rows per lane of a segment; else more lanes */
-    PACK_ROWS = 16,             /* the same for segment_packs, per group of lanes of a row */
+    PACK_ROWS = 16,             /* the same for segment_packs, per group of lanes that read a row */
     LONG_VALUES = 4096,         /* segments of more values are cut into tasks */
     TASK_VALUES = 16384,        /* per task */
     MANY_ROWS = 32,             /* shorter segments are not cut */

@@ -95,8 +95,9 @@ typedef void gr_roll_kernel(const gr_roll *of, size_t steps, double *lanes, doub
                             double *counts);
 
 /* Exact sums of the squares of the rows or columns of a matrix, and before them, if `has_x`, of the
- * elements: several float64 numbers each, which are nan if they would be rounded. Each piece of a
- * row or column has sums of its own. A task is a piece of GR_LEVEL_GROUPS rows or columns. */
+ * elements: several float64 numbers each, which are nan if they would be rounded. A row or column
+ * is cut into pieces, each with sums of its own. A task adds up one piece of each of
+ * GR_LEVEL_GROUPS rows or columns. */
 enum { GR_LEVELS_OF_X = 3, GR_LEVELS = GR_LEVELS_OF_X + 5, GR_LEVEL_GROUPS = 256 };
 typedef struct {
     const unsigned char *in;

@@ -135,7 +135,7 @@ void gr_join_outliers(gr_host_segments *job);
 /* Adds up the copies of cells first to first + n - 1 and stores their sums. */
 void gr_finish_cells(const gr_host_segments *job, size_t first, size_t n);
 
-/* Sets job->in_order: offsets name the segments, or their ids are sorted. If so, also sets
+/* Sets job->in_order: whether segments come as offsets or as sorted ids. If they do, also sets
  * job->bad_row. */
 void gr_look_for_order(gr_host_segments *job);
 

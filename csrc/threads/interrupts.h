@@ -31,8 +31,8 @@ static inline bool gr_is_interrupted(const gr_interrupts *watch)
     return watch != NULL && __atomic_load_n(&watch->interrupted, __ATOMIC_RELAXED);
 }
 
-/* Whether any thread of this process runs `check`. That may be running a signal handler, which may
- * wait for any other thread. */
+/* Whether any thread of this process runs `check`: `check` may run a signal handler, which may wait
+ * for any other thread. */
 bool gr_is_checking(void);
 
 /* Whether this thread's call was interrupted. */

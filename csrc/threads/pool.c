@@ -105,7 +105,7 @@ static void pause_briefly(void)
 
 /* --- workers --------------------------------------------------------------------------------- */
 
-/* Whether the gate is open to this worker. `last` is the gate's value in its last region. */
+/* Whether the gate is open to this worker. `last`: the gate's value in the worker's last region. */
 static bool is_open(uint64_t gate, int number, uint64_t last)
 {
     return (int)gr_count_in(gate) > number && gate != last;

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from gpureduce import _host
 from gpureduce.core import arrays, devices, digits, dtypes, exact, exact_words, gpu_arrays
-from gpureduce.core.checks import whole
+from gpureduce.core.checks import no_stream, whole
 from gpureduce.core.dtypes import Array
 from gpureduce.core.registry import COMPLEX, DTYPES
 
@@ -120,8 +120,7 @@ class Accumulator:
             devices.check_device(device)
         elif self._add_on_gpu(array, stream, device):
             return self
-        if stream is not None:
-            raise ValueError("stream is for arrays on a GPU; this one is in host memory")
+        no_stream(stream)
         host = arrays.as_array(array)
         dtypes.convert(host.dtype, None)  # raises if the dtype cannot be summed
         self._check(host.dtype.kind)

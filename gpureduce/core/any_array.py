@@ -23,7 +23,7 @@ from gpureduce.core import (
     run_host,
     timedeltas,
 )
-from gpureduce.core.checks import one_of
+from gpureduce.core.checks import no_stream, one_of
 from gpureduce.core.devices import LEAST_SHARED_BYTES
 from gpureduce.core.groups import Reduction
 from gpureduce.core.plan import Arguments, placed_on_several, resolve, strategy_of
@@ -65,8 +65,7 @@ def add(
             "result='device' is only for arrays on a GPU, and this array is in host memory: leave "
             "result out"
         )
-    if call.stream is not None:
-        raise ValueError("stream is for arrays on a GPU; this one is in host memory")
+    no_stream(call.stream)
     if array.dtype.kind == "m":
         return _add_timedeltas(call, array, how, into)
     if how is not None:

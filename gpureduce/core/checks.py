@@ -129,3 +129,9 @@ def listed(name: str, value: Any) -> tuple[Any, ...]:
     except TypeError:
         pass
     raise TypeError(f"{name} must be a list, such as [{shown(value)}], not {shown(value)}")
+
+
+def no_stream(stream: object) -> None:
+    """Raises if a stream is given for an array in host memory."""
+    if stream is not None:
+        raise ValueError("stream is for arrays on a GPU; this one is in host memory: leave it out")

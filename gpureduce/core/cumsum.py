@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from gpureduce import _host
 from gpureduce.core import arrays, dtypes, registry, running, running_on_device
-from gpureduce.core.checks import named_keywords
+from gpureduce.core.checks import named_keywords, no_stream
 from gpureduce.core.plan import Arguments, resolve
 from gpureduce.core.results import Outcome, SumResult, ran_on
 
@@ -96,8 +96,7 @@ def cumsum(
         raise ValueError(f"{name} chooses its own block and grid: leave them out")
     if arrays.lies_on_a_gpu(arr):
         return running_on_device.add_gpu(call, arr, axis, out, reverse, include_initial, start)
-    if stream is not None:
-        raise ValueError("stream is for arrays on a GPU; this one is in host memory")
+    no_stream(stream)
     array = arrays.as_array(arr)[...]
     by_numpy = name == "fast" and device in (None, "cpu")
     chosen = registry.STRATEGIES["numpy"] if by_numpy else chosen

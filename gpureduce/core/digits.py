@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from gpureduce import _host
 from gpureduce.core import arrays, devices, dtypes, exact
+from gpureduce.core.checks import no_stream
 from gpureduce.core.dtypes import Array, load_of
 
 Words = npt.NDArray[np.int64]
@@ -38,8 +39,7 @@ def check_place(device: str | None, stream: object) -> None:
             "the array is in host memory, where its digits are made, and not on "
             f"device={device!r}: leave device out, or pass an array on that device"
         )
-    if stream is not None:
-        raise ValueError("stream is for arrays on a GPU; this one is in host memory")
+    no_stream(stream)
 
 
 def checked(words: object) -> Words:

@@ -21,7 +21,7 @@ from gpureduce.core import (
     segments_on_device,
     timedeltas,
 )
-from gpureduce.core.checks import flag, named_keywords
+from gpureduce.core.checks import flag, named_keywords, no_stream
 from gpureduce.core.dtypes import Array
 from gpureduce.core.groups import Segments, check_rows
 from gpureduce.core.plan import Arguments, resolve
@@ -138,8 +138,7 @@ def segment_sum(
     if is_lesson and segment_ids is None:
         raise TypeError(f"{name} does not take offsets: pass segment_ids")
     check_rows(array.ndim)
-    if stream is not None:
-        raise ValueError("stream is for arrays on a GPU; this one is in host memory")
+    no_stream(stream)
     if array.dtype.kind == "m":
 
         def add_integers(array: Array, initial: int, out: Any) -> SumResult:

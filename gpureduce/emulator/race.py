@@ -154,7 +154,7 @@ REMEDIES = {
     "barrier mends it",
     ONE_WRITER: "they store different values to {0}, and one gets lost: let one of them store, or "
     "give each an element of its own",
-    # In the order of csrc/emulator/races/detector.h: later ones order more.
+    # As in csrc/emulator/races/detector.h, from what orders least to what orders most.
     "plain load": "__ldg() may read an older value from its cache: load without it what the kernel "
     "itself has written",
     "__threadfence()": "an atomic operation or a volatile flag links the two threads, but orders "

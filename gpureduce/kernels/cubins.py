@@ -114,7 +114,8 @@ def _refused(said: str, file: str) -> KernelError:
 
 def _headers() -> dict[str, str]:
     """Our headers for NVRTC, by the names that an #include has."""
-    # Of the C and C++ libraries, NVRTC knows the functions that device code may call.
+    # NVRTC has the standard functions that device code may call built in, so that the standard
+    # headers may be empty.
     headers = dict.fromkeys(programs.STANDARD, "")
     for file, text in compiling.recipe()["files"].items():
         folder = next((f for f in ("cuda/nvrtc/", "cuda/", "kernels/") if file.startswith(f)), "")

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from gpureduce import _host
 from gpureduce.core import arrays, dtypes, groups, registry, schedule, text_files
-from gpureduce.core.checks import named_keywords, shown
+from gpureduce.core.checks import named_keywords, no_stream, shown
 from gpureduce.core.devices import Device, check_device
 from gpureduce.core.plan import Arguments
 from gpureduce.core.results import SumResult
@@ -275,8 +275,7 @@ class Kernel(registry.UserKernel):
             result = on_card.add(self, arr, asked)
             if result is not None:
                 return result
-        if stream is not None:
-            raise ValueError("stream is for arrays on a GPU; this one is in host memory")
+        no_stream(stream)
         array = arrays.as_array(arr)
         return self._added(
             array, array.dtype, dtype, block, dtype=dtype, grid=grid, finish=finish, timing=timing

@@ -262,7 +262,8 @@ def _outlasts(link: socket.socket, caller: int, child: int) -> bool:
     """Waits for the child's end. False if the caller ends or gives up before."""
     pause = 0.0005
     while not os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-        # Nothing is sent while a job runs. Another process may hold the caller's end open.
+        # While a job runs, the caller sends nothing: `ready` means that it has closed its end. If
+        # another process holds that end open, too, only the parent's number tells of the end.
         if ready([link.fileno()], pause) or os.getppid() != caller:
             return False
         pause = min(pause * 1.5, 0.01)

@@ -1,4 +1,4 @@
-"""`gpureduce.torch.reproducible`: PyTorch programs whose sums have the same bits in every run.
+"""`gpureduce.torch.reproducible`: in it, PyTorch's sums of floats have the same bits in every run.
 
 PyTorch's dispatcher calls our functions in place of its own kernels for the operators of
 replaced.py. They are registered for a dispatch key that PyTorch has for others to use and that lies

@@ -53,7 +53,7 @@ int gr_flatten(const gr_array *array, gr_elements *elements, size_t *count);
 /* Fills in the steps of a contiguous array of these sizes. */
 void gr_fill_steps(gr_array *array);
 
-/* Finds `first` and `last`. Returns false if they lie outside all memory. */
+/* Finds `first` and `last`. Returns false if these addresses do not fit into 64 bits. */
 bool gr_find_extent(gr_array *array);
 
 /* Checks the base address, sizes and steps that a library gave for its array; none can be trusted.

@@ -252,7 +252,7 @@ inline void become(Worker *w, Lane *lane)
  * stack is too small for a signal handler. */
 void look(Worker *w);
 
-/* Called often enough for Ctrl-C to take effect within a team. */
+/* Called so often that Ctrl-C takes effect before a team has ended. */
 inline void look_now_and_then(Worker *w)
 {
     if (__builtin_expect(--w->until_look == 0, 0))

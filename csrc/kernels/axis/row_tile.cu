@@ -67,8 +67,7 @@ __global__ void __launch_bounds__(256, 4)
             if (!out.template is_put<Terms>(out.place(sum_number), sum_number, sum))
                 again |= 1ull << k;
         }
-        if (__any_sync(0xffffffffu, again != 0))
-            put_rows_again<Terms>(in, out, again, t * per_lane * 32 + lane, 32);
+        put_rows_again<Terms>(in, out, again, t * per_lane * 32 + lane, 32);
         __syncwarp();
     }
 }

@@ -47,8 +47,7 @@ __device__ __forceinline__ bool add_four(const Matrix<In> &in, const Sums<Acc> &
     unsigned mine = exchange_sums(sum, 32, lane);
     bool is_done =
         lane % 8 || r + mine >= rows || out.template is_put_short<Strided<In>>(r + mine, sum[0]);
-    if (!__all_sync(0xffffffffu, is_done))
-        put_rows_again<Strided<In>>(in, out, !is_done, r + mine, 1);
+    put_rows_again<Strided<In>>(in, out, !is_done, r + mine, 1);
     return true;
 }
 
@@ -86,8 +85,12 @@ __device__ __forceinline__ void add_groups(const Matrix<In> &in, const Sums<Acc>
             add_short<Acc>(sum[k], sizes, pack[k]);
     }
     if constexpr (is_short<Acc, Sum>)
-        if (!sizes.allow_in_warp((unsigned)in.of.columns))
-            return add_groups_again(in, out, r, lanes);
+        if (!sizes.allow_in_warp((unsigned)in.of.columns)) {
+            if constexpr (is_moments<Acc>)
+                return add_groups<Acc>(in, out, r, lanes);
+            else
+                return add_groups_again(in, out, r, lanes);
+        }
     unsigned mine = exchange_sums(sum, lanes, member), count = lanes < flight ? flight : 1;
     bool stores = member % (lanes < flight ? lanes : lanes / flight) == 0;
     size_t number = r + mine * apart;
@@ -96,8 +99,7 @@ __device__ __forceinline__ void add_groups(const Matrix<In> &in, const Sums<Acc>
         if (stores && k < count && number + k * apart < rows &&
             !out.template is_put_short<Strided<In>>(number + k * apart, sum[k]))
             again |= 1u << k;
-    if (__any_sync(0xffffffffu, again))
-        put_rows_again<Strided<In>>(in, out, again, number, apart);
+    put_rows_again<Strided<In>>(in, out, again, number, apart);
 }
 
 /* Not inlined: it would take registers of the sums that are usually exact. */

@@ -532,10 +532,20 @@ template <typename Acc> struct Sums {
     }
 };
 
-/* Sums::put_again_by_warp() of rows. Not inlined, because hardly any sum needs it. */
+/* Not inlined, because hardly any sum needs it. */
 template <typename Terms, typename In, typename Acc>
-DEVICE_FUNCTION void put_rows_again(const Matrix<In> &in, const Sums<Acc> &out,
-                                    unsigned long long which, size_t k, size_t apart)
+DEVICE_FUNCTION void put_any_rows_again(const Matrix<In> &in, const Sums<Acc> &out,
+                                        unsigned long long which, size_t k, size_t apart)
 {
     out.put_again_by_warp(which, k, apart, [&](size_t r) { return Terms(in.terms_of(r)); });
+}
+
+/* Sums::put_again_by_warp() of rows. */
+template <typename Terms, typename In, typename Acc>
+__device__ __forceinline__ void put_rows_again(const Matrix<In> &in, const Sums<Acc> &out,
+                                               unsigned long long which, size_t k, size_t apart)
+{
+    if constexpr (adds_again<Acc, Terms>)
+        if (__any_sync(0xffffffffu, which != 0))
+            put_any_rows_again<Terms>(in, out, which, k, apart);
 }

@@ -1,4 +1,4 @@
-/* Running sums in digits of 32 bits, where nothing is rounded but an entry. */
+/* Running sums in digits of 32 bits. Only entries are rounded, when they are stored. */
 #pragma once
 
 #include "running.h"

@@ -80,8 +80,8 @@ template <typename In, typename Acc> struct RunningTile {
                GR_RUNNING_BLOCK;
     }
 
-    /* Calls use(is_there, turns) for each of these rows. `turns`: the next row belongs to another
-     * one of the short lines. */
+    /* Calls use(is_there, turns) for each of these rows. `is_there`: the row exists. `turns`: the
+     * next row belongs to the next of the short lines. */
     template <typename Use> __device__ __forceinline__ void each(Use use) const
     {
         constexpr unsigned at_once = 16;
@@ -217,8 +217,8 @@ template <typename In, typename Acc> struct RunningTile {
         return false;
     }
 
-    /* Makes this thread's entries; `sum` is that of all elements before. If `is_exact`, float64
-     * sums of this thread's elements alone are exact, and round_far() rounds most entries. Returns
+    /* Makes this thread's entries. `sum` is the sum of all earlier elements. `is_exact`: float64
+     * adds this thread's elements exactly, so that round_far() rounds most entries. Returns
      * whether all entries are proven. */
     __device__ __forceinline__ bool put_own(const In *staged, char *entries, const gr_sums &out,
                                             uint64_t begins, bool is_exact, Acc sum) const
