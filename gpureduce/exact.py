@@ -468,8 +468,9 @@ def rolling_std(
 
 def norm(x: npt.ArrayLike, ord: float = 2, axis: Axis = None, keepdims: bool = False) -> Any:
     """The vector norm of order 1, 2 or inf, as of numpy.linalg.vector_norm, rounded once."""
-    if not isinstance(ord, (int, float)) or ord not in (1, 2, np.inf):
+    if not isinstance(ord, (int, float, np.integer, np.floating)) or ord not in (1, 2, np.inf):
         raise ValueError(f"ord must be 1, 2 or inf, not {shown(ord)}")
+    ord = float(ord)
     if ord != np.inf:
         found = _host.finish_plainly(x, axis, keepdims, _NORM[int(ord)], -1)
         if found is None:

@@ -268,7 +268,7 @@ def result_of(made: Made, kind: str, nbytes: int, dtype: Any) -> tuple[dtypes.Co
             "imaginary parts"
         )
     is_average = made.term == WEIGHTED
-    if kind in "iu" and made.term >= PRODUCT and (nbytes > 4 or not is_average):
+    if kind in "biu" and made.term >= PRODUCT and (nbytes > 4 or not is_average):
         what = "averages" if is_average else "products"
         raise TypeError(
             f"on a GPU, exact {what} do not take {gpu_arrays.source(kind, nbytes)}: convert the "

@@ -108,7 +108,7 @@ def as_rows(choices: Sequence[Choice]) -> list[tuple[int, int, int, int, int, in
     for i, choice in enumerate(choices):
         try:
             _check(choice)
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             raise ValueError(f"rows[{i}].{error}") from None
     return [
         (c.max_bytes, c.element_bytes, registry.find(c.strategy).index, c.block, c.grid,

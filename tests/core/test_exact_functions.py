@@ -451,3 +451,9 @@ def test_the_variance_of_one_element_is_zero(name):
 def test_arguments_that_numpy_would_take_otherwise(call, error, text):
     with pytest.raises(error, match=text):
         call(np.ones((2, 2)))
+
+
+def test_numbers_of_numpy_as_order_and_axis():
+    x = np.arange(6.0).reshape(2, 3)
+    assert exact.norm(x, np.int64(2)) == exact.norm(x)
+    assert np.array_equal(exact.vecdot(x, x, axis=np.int64(0)), exact.vecdot(x, x, axis=0))

@@ -186,8 +186,9 @@ def test_dtype_out_and_keepdims():
     there = made_gpu(on_device(wide), RESULTS["mean"][0], 1, device="emulator")
     assert_same(there.to_numpy(), exact.mean(wide, 1))
     product = Made(RATIO, False, PRODUCT, False)
-    with pytest.raises(TypeError, match="exact products do not take int64: convert"):
-        made_gpu(on_device(np.arange(5)), product, 0, device="emulator")
+    for integers, name in ((np.arange(5), "int64"), (np.ones(5, bool), "bool")):
+        with pytest.raises(TypeError, match=f"exact products do not take {name}: convert"):
+            made_gpu(on_device(integers), product, 0, device="emulator")
     with pytest.raises(ValueError, match="no sum of this kind is made of this dtype"):
         made_gpu(on_device(wide), product, 0, device="emulator")
     with pytest.raises(ValueError, match="out or where has a shape or dtype"):

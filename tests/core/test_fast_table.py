@@ -132,6 +132,11 @@ def test_c_refuses_rows_that_it_cannot_launch(at):
         _emulator.set_choices(0, [row])
 
 
+def test_a_field_that_is_no_whole_number():
+    with pytest.raises(ValueError, match=r"rows\[0\].max_bytes must be a whole number, not 1.5"):
+        table_files.as_rows([Choice(1.5, 4, "one_block", 256)])
+
+
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs /proc")
 def test_a_table_that_is_replaced_is_freed(defaults):
     def resident():
