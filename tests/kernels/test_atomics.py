@@ -118,25 +118,6 @@ RIGHT = {
     "a lock by tickets": SUM + DRAW + "while (atomicAdd(&done, 0) != ticket) ;\n"
     "__threadfence(); *out += s; __threadfence();\n"
     "if (ticket == gridDim.x - 1) { count = 0; atomicExch(&done, 0); } else atomicAdd(&done, 1);",
-    "look-back by flags": """__shared__ unsigned id;
-    __shared__ float s[1024];
-    if (threadIdx.x == 0) id = atomicAdd(&count, 1);
-    __syncthreads();
-    unsigned i = id * blockDim.x + threadIdx.x;
-    s[threadIdx.x] = i < n ? in[i] : 0;
-    __syncthreads();
-    if (threadIdx.x) return;
-    float t = 0;
-    for (int k = 0; k < blockDim.x; k++) t += s[k];
-    if (id > 0) {
-        while (atomicAdd(&flags[id - 1], 0) == 0) ;
-        __threadfence();
-        t += slots[id - 1];
-        atomicExch(&flags[id - 1], 0);
-    }
-    slots[id] = t;
-    if (id == gridDim.x - 1) { out[0] = t; count = 0; }
-    else { __threadfence(); atomicExch(&flags[id], 1); }""",
     "tickets on two levels": SUM + STORE + """unsigned g = blockIdx.x / 4;
     unsigned groups = (gridDim.x + 3) / 4;
     unsigned members = min(4u, gridDim.x - 4 * g);

@@ -27,8 +27,8 @@ WRITTEN = Path(__file__).parent / "written"
 CONDITIONAL = {
     "coarse": ("256 full_blocks", ["where every thread has 8 elements",
                                   "Take blockDim.x in place of the constant to lift this"]),
-    "defined_block": ("at_most_256", ["line 9: thread 256 writes cell[256]; cell has 256 elements",
-                                      "cell has room for blocks of up to 256 threads"]),
+    "defined_block": ("at_most_256", ["line 6: thread 256 writes s[256]; s has 256 elements",
+                                      "s has room for blocks of up to 256 threads"]),
     "early_return": ("powers_of_two full_blocks",
                      ["threads 1-31 return before the __syncthreads()", "3 to 1 leaves out"]),
     "exact_block": ("192", ["line 6: thread 192 writes s[192]; s has 192 elements"]),
@@ -298,6 +298,40 @@ VARIANTS = {
         _FIRST: "* blockDim.x * 2 + tid",
         "i < n ? in[i] : 0.0f;":
         "in[i];\n    if (i + blockDim.x < n) s[tid] += in[i + blockDim.x];"}),
+    "kahan": ("grid_for_block", _RIGHT_INDEX | {
+        "i < n ? in[i] : 0.0f;":
+        "0;\n    float sum = 0, c = 0;\n    for (; i < n; i += gridDim.x * blockDim.x) {\n"
+        "        float y = in[i] - c, t = sum + y;\n        c = (t - sum) - y;\n        sum = t;\n"
+        "    }\n    s[tid] = sum;"}),
+    "macro_head": ("grid_for_block", _RIGHT_INDEX | {
+        "__global__ void wrong_factor":
+        "#define KERNEL(name) __global__ void name(const float *in, float *out, int n)\n"
+        "KERNEL(tree_sum)\n//"}),
+    "vectors_by_n": ("grid_for_block", _RIGHT_INDEX | {
+        "const float *in, float *out": "const float4 *__restrict__ in, float *__restrict__ out",
+        "    s[tid] = i < n ? in[i] : 0.0f;":
+        "    s[tid] = 0;\n    if (i < n / 4) {\n        float4 v = in[i];\n"
+        "        s[tid] = v.x + v.y + v.z + v.w;\n    }"}),
+    "lambda_in_kernel": ("grid_for_block", _RIGHT_INDEX | {
+        "    int tid": "    auto add = [&](int a, int b) { s[a] += s[b]; };\n"
+        "    auto load = [=] __device__(int i) -> float { return i < n ? in[i] : 0.0f; };\n"
+        "    int tid",
+        "= i < n ? in[i] : 0.0f;": "= load(i);", "s[tid] += s[tid + d]": "add(tid, tid + d)"}),
+    "two_line_step": ("grid_for_block", _RIGHT_INDEX | {
+        "int d = blockDim.x / 2; d > 0; d >>= 1": "int d = 1; d < blockDim.x; d *= 2",
+        "        if (tid < d) s[tid] += s[tid + d];\n        __syncthreads();":
+        "        int at = 2 * d * tid;\n        if (at < blockDim.x) {\n"
+        "            float other = s[at + d];\n            s[at] += other;\n        }"}),
+    "maximum": ("grid_for_block", _RIGHT_INDEX | {
+        "int d = blockDim.x / 2; d > 0; d >>= 1": "int d = 1; d < blockDim.x; d *= 2",
+        "if (tid < d) s[tid] += s[tid + d]":
+        "if (tid % (2 * d) == 0 && tid + d < blockDim.x) s[tid] = max(s[tid], s[tid + d])",
+        "0.0f": "-2147483647 - 1", "float": "int", "wrong_factor": "largest"}),
+    "defined_block": ("grid_for_block", _RIGHT_INDEX | {
+        "__global__": "#define THREADS 256\n__global__",
+        "extern __shared__ float s[]": "__shared__ float s[THREADS]",
+        "int d = blockDim.x / 2; d > 0; d >>= 1": "int d = 1; d < blockDim.x; d *= 2",
+        "tid < d": "tid % (2 * d) == 0 && tid + d < blockDim.x"}),
     "early_return": ("grid_for_block", _RIGHT_INDEX | {
         "    s[tid] = i < n ? in[i] : 0.0f": "    if (i >= n) return;\n    s[tid] = in[i]"}),
     "no_zero_pad": ("grid_for_block", _RIGHT_INDEX | {
