@@ -80,7 +80,7 @@ CONDITIONAL = {
     "bytes_uint": ("powers_of_two at_most_256", ["Wrong for 320, 416, 512, ...: at 512",
                                                  "Wrong for 96, 160, 192, ...: at 96 the steps"]),
     "warp_tail": ("powers_of_two at_least_64", [
-        "Wrong for 32: at 32, line 14: thread 0 reads s[32]; s has 32 elements",
+        "Wrong for 32: at 32, line 12: thread 0 reads s[32]; s has 32 elements",
         "Wrong for 96, 160, 192, ...: at 96, element 24 was added twice. Add only where"]),
     "pairs_of_warps": ("powers_of_two at_least_64", [
         "Wrong for 96, 160, 224, ...: at 96, element 64 was left out. Add elements that have no "
@@ -106,7 +106,7 @@ CONDITIONAL = {
 }  # fmt: skip
 RIGHT = (
     "adding_operator agg_activemask aligned_struct arch700 conversion_outside function_pointer "
-    "flat2d guide_fence last_block_sample launch_bounds sdk_multiblock_cg star_plus typedef_real "
+    "flat2d guide_fence launch_bounds sdk_multiblock_cg star_plus typedef_real "
     "visual_studio void_global whole_program coalesced_reduce half_sum "
     "number_in_template shorts_int two_ints_template vectors_of_4 launched_with_float "
     "vectors_and_tail lookback_volatile exch_flag_volatile_read window_lookback add4_by_value "
@@ -118,7 +118,7 @@ WRONG = {
     "half_warp_branch": ["wrong: line 13: the mask of __shfl_down_sync names 32 lanes, 30 of which "
                          "do not arrive", "2 wait in __shfl_down_sync(0xffffffff)"],
     "bound_of_a_thread": [],
-    "plus": ["line 10: both add to sum[0] at once", "use atomicAdd(&sum[0], ...)"],
+    "plus": ["line 11: both add to sum[0] at once", "use atomicAdd(&sum[0], ...)"],
     "comment_volatile": ["it races"],
     "dev_array_of_block": ["it races"],
     "oddwarps": [],
@@ -221,6 +221,10 @@ OF_PROGRAMS = {
 _ADD, _FIRST = {"atomicInc(&count, gridDim.x - 1)": "atomicAdd(&count, 1)"}, "* gridDim.x + tid"
 _RIGHT_INDEX = {_FIRST: "* blockDim.x + tid"}
 _RESET = _ADD | {"out[0] = t;": "out[0] = t;\n        count = 0;"}
+_LAST_WARP = """    if (tid < 32) {
+        v = scratch[tid];
+        for (int d = 16; d; d /= 2) v += __shfl_down_sync(0xffffffff, v, d);
+        if (tid == 0) out[blockIdx.x] = v;"""
 VARIANTS = {
     "exch_flag_volatile_read": ("lookback_volatile", {
         "__device__ volatile int": "__device__ int",
@@ -248,7 +252,7 @@ VARIANTS = {
         "if (tid + stride < blockDim.x)": "if (tid < stride) {",
         "        __syncthreads();\n    }": "            __syncthreads();\n        }\n    }"}),
     "large_unsynced": ("large_constant", {
-        "s>>=1) {": "s>>=1)", "        __syncthreads();\n     }\n": ""}),
+        "d >>= 1) {": "d >>= 1)", "        __syncthreads();\n    }\n": ""}),
     "every_lane_stores": ("sum_of_all_lanes", {"xor_sync": "down_sync", "    __syncwarp();\n": ""}),
     "even_lanes_unsynced": ("even_lanes", {"        __syncwarp(0x55555555);\n": ""}),
     "last_step": ("grid_for_block", {_FIRST: "* blockDim.x + tid", "d > 0": "d > 1"}),
@@ -298,6 +302,56 @@ VARIANTS = {
         _FIRST: "* blockDim.x * 2 + tid",
         "i < n ? in[i] : 0.0f;":
         "in[i];\n    if (i + blockDim.x < n) s[tid] += in[i + blockDim.x];"}),
+    "quarter_step": ("grid_for_block", {
+        "__global__": "#define TPB 256\n__global__", _FIRST: "* TPB + tid",
+        "extern __shared__ float s[]": "__shared__ float s[TPB]", "blockDim.x / 2": "TPB / 4"}),
+    "bytes_uint": ("grid_for_block", _RIGHT_INDEX | {
+        "const float *in, float *out": "const unsigned char *image, unsigned int *out",
+        "extern __shared__ float s[]": "__shared__ unsigned int s[256]",
+        "s[tid] = i < n ? in[i] : 0.0f;":
+        "unsigned int mine = 0;\n    for (; i < n; i += blockDim.x * gridDim.x) mine += image[i];\n"
+        "    s[tid] = mine;",
+        "out[blockIdx.x] = s[0]": "atomicAdd(out, s[0])"}),
+    "large_constant": ("grid_for_block", _RIGHT_INDEX | {
+        "__global__": "#define N (1<<20)\n#define THREADS 256\n__global__", ", int n": "",
+        "i < n": "i < N", "extern __shared__ float s[]": "__shared__ float s[THREADS]",
+        "blockDim.x / 2": "THREADS / 2", "out[blockIdx.x] = s[0]": "atomicAdd(out, s[0])"}),
+    "exact_block": ("star_plus", {
+        "__global__": "const int N_THREADS = 192;\n__global__", "s[1024]": "s[N_THREADS]",
+        "blockDim.x + tid": "N_THREADS + tid", "k < blockDim.x": "k < N_THREADS"}),
+    "flat2d": ("star_plus", {
+        "__shared__ float s[1024];": "__shared__ float s[32][32];\n    float *p = &s[0][0];",
+        "s[tid]": "p[tid]", "s[k]": "s[k / 32][k % 32]"}),
+    "two_loads": ("mod_steps", {
+        "mod_steps": "two_loads", "blockIdx.x*blockDim.x": "blockIdx.x*(blockDim.x*2)",
+        "= values[i]": "= values[i] + values[i+blockDim.x]",
+        "unsigned int s=1; s < blockDim.x; s *= 2": "unsigned int s=blockDim.x/2; s>0; s>>=1",
+        "me % (2*s) == 0": "me < s"}),
+    "pairs_of_warps": ("scratch", {
+        _LAST_WARP:
+        "    int pairs = blockDim.x / 64;\n"
+        "    if (tid < pairs) scratch[tid] += scratch[tid + pairs];\n"
+        "    __syncthreads();\n    if (tid == 0) {\n        v = 0;\n"
+        "        for (int k = 0; k < pairs; k++) v += scratch[k];\n        out[blockIdx.x] = v;"}),
+    "warp_tail": ("grid_for_block", _RIGHT_INDEX | {
+        "d > 0": "d > 16",
+        "    if (tid == 0) out[blockIdx.x] = s[0];":
+        "    if (tid < 32) {\n        float v = s[tid] + s[tid + 32] * 0;\n"
+        "        for (int o = 16; o; o /= 2) v += __shfl_down_sync(~0u, v, o);\n"
+        "        if (tid == 0) out[blockIdx.x] = v;\n    }"}),
+    "int4_tree": ("grid_for_block", _RIGHT_INDEX | {
+        "const float *in, float *out": "const int4 *in, int *out", "float s[]": "int s[]",
+        "int n)": "unsigned num_vec)",
+        "s[tid] = i < n ? in[i] : 0.0f":
+        "int4 v = i < num_vec ? in[i] : make_int4(0, 0, 0, 0);\n"
+        "    s[tid] = v.x + v.y + v.z + v.w"}),
+    "coalesced_reduce": ("coalesced_wrong", {
+        "groups.h>\n": "groups.h>\n#include <cooperative_groups/reduce.h>\n",
+        "for (int d = g.size() / 2; d > 0; d /= 2)\n            v += g.shfl_down(v, d);":
+        "v = cg::reduce(g, v, cg::plus<int>());"}),
+    "plus": ("init_unsynced", {
+        "    total = 0;": "    if (threadIdx.x == 0) total = 0;\n    __syncthreads();",
+        "int *out": "int *sum", "atomicAdd(out, total)": "*sum = *sum + total"}),
     "kahan": ("grid_for_block", _RIGHT_INDEX | {
         "i < n ? in[i] : 0.0f;":
         "0;\n    float sum = 0, c = 0;\n    for (; i < n; i += gridDim.x * blockDim.x) {\n"
@@ -437,9 +491,7 @@ VARIANTS = {
         "__global__ void": "__global__ void __launch_bounds__(256)",
         "v = scratch[tid]": "v = tid < blockDim.x / 32 ? scratch[tid] : 0"}),
     "oddwarps": ("scratch", {
-        "    if (tid < 32) {\n        v = scratch[tid];\n"
-        "        for (int d = 16; d; d /= 2) v += __shfl_down_sync(0xffffffff, v, d);\n"
-        "        if (tid == 0) out[blockIdx.x] = v;":
+        _LAST_WARP:
         "    if (tid == 0) {\n        float *w = scratch;\n        int k = blockDim.x / 32;\n"
         "        if (k % 2 == 1 && k > 1) { w[0] += w[k - 1]; k--; }\n"
         "        while (k > 1) { k /= 2; for (int j = 0; j < k; j++) w[j] += w[j + k]; }\n"
@@ -475,11 +527,16 @@ def written(name):
     if name not in VARIANTS:
         return WRITTEN / f"{name}.cu"
     base, changes = VARIANTS[name]
-    text = (WRITTEN / f"{base}.cu").read_text()
+    text = text_of(base)
     for old, becomes in changes.items():
         assert old in text, (name, old)
         text = text.replace(old, becomes)
     return text
+
+
+def text_of(name):
+    made = written(name)
+    return made.read_text() if isinstance(made, Path) else made
 
 
 @functools.cache
@@ -541,7 +598,7 @@ def test_a_condition_within_named_blocks_lists_those_that_are_right():
 def test_a_kernel_that_sums_nothing_is_left_out_of_a_program(tmp_path, capsys):
     fill = "__global__ void fill(float *x, int n) { x[blockIdx.x * blockDim.x + threadIdx.x] = n; }"
     file = tmp_path / "program.cu"
-    file.write_text(f"{fill}\n{(WRITTEN / 'flat2d.cu').read_text()}")
+    file.write_text(f"{fill}\n{text_of('flat2d')}")
     assert not main(["check", str(file), "--device", "emulator", "--no-hint"])
     out, err = capsys.readouterr()
     assert "nothing wrong found" in out and "left out: fill has no parameter for the sums" in err
@@ -583,9 +640,9 @@ def test_a_read_on_which_a_sum_depends_is_no_remark():
 
 
 def test_a_fence_that_only_the_reader_lacks_is_a_remark():
-    verdict, said = check("last_block_sample")
+    verdict, said = check("guide_fence")
     assert verdict and "a __threadfence() after the atomic makes sure of it" in said
-    kernel = gpureduce.kernel(WRITTEN / "last_block_sample.cu")
+    kernel = gpureduce.kernel(WRITTEN / "guide_fence.cu")
     (race,) = gpureduce.races(kernel).races
     assert race.fenced and race.missing == "__threadfence()"
 
@@ -666,7 +723,7 @@ def test_sums_of_vectors_and_of_small_integers():
     assert gpureduce.sum(np.ones(1000, np.float32), vectors, device="emulator").value == 1000
     with pytest.raises(ValueError, match="n must be a multiple of 4, not 1001"):
         gpureduce.sum(np.ones(1001, np.float32), vectors, device="emulator")
-    small = gpureduce.kernel(WRITTEN / "bytes_uint.cu")
+    small = gpureduce.kernel(written("bytes_uint"))
     total = gpureduce.sum(np.full(1000, 255, np.uint8), small, device="emulator").value
     assert (total, total.dtype) == (255000, np.uint32)
     assert not gpureduce.races(small) and gpureduce.explain(small, n=4096)
@@ -897,7 +954,7 @@ def test_a_place_that_is_none(option, value, message):
 
 
 def test_a_kernel_without_n_takes_what_fills_its_blocks():
-    k = gpureduce.kernel(WRITTEN / "two_loads.cu")
+    k = gpureduce.kernel(written("two_loads"))
     ones = np.ones(2048, np.int32)
     assert gpureduce.sum(ones, k, "int32", device="emulator").value == 2048
     with pytest.raises(ValueError, match=r"two_loads takes whole blocks .* a multiple of 512"):
@@ -1038,7 +1095,7 @@ def test_the_verdicts_text_and_pages(tmp_path):
     assert len(repr(verdict).splitlines()) == 1 and len(str(verdict).splitlines()) < 50
     assert "races" not in str(verdict) and "missing: __syncwarp()" in verdict.report(every=True)
     page = tmp_path / "verdict.html"
-    main(["check", str(WRITTEN / "flat2d.cu"), "--device", "emulator", "--html", str(page)])
+    main(["check", str(WRITTEN / "star_plus.cu"), "--device", "emulator", "--html", str(page)])
     text = page.read_text()
     assert check("no_atomic")[0].to_html()[:9] == text[:9]
     assert text.startswith("<!DOCTYPE html>") and '<meta charset="utf-8">' in text
