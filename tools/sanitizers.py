@@ -1,6 +1,6 @@
 """Runs the fuzzers and the threads' tests on builds with sanitizers.
 
-    python tools/sanitizers.py [address] [thread] [--cases N] [--jobs N] [--keep FOLDER]
+    python tools/sanitizers.py [address] [thread] [--cases N] [--jobs N]
 
 address: everything in C and C++ is built with ASan and UBSan, and all kinds of tools/fuzz run.
 
@@ -16,7 +16,6 @@ are those of the running Python.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import importlib.util
 import os
 import subprocess
@@ -134,17 +133,6 @@ def programs(folder: Path) -> Iterator[tuple[Path, list[str]]]:
         yield from ((folder / name, words) for words in runs[name])
 
 
-@contextlib.contextmanager
-def place(kept: Path | None, name: str) -> Iterator[Path]:
-    """A folder to build in."""
-    if kept:
-        (kept / name).mkdir(parents=True, exist_ok=True)
-        yield kept / name
-        return
-    with tempfile.TemporaryDirectory(prefix=f"{name}-") as folder:
-        yield Path(folder)
-
-
 def main() -> int:
     """Runs the sanitizers of the command line. Returns 1 if any found an error."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -153,14 +141,13 @@ def main() -> int:
     )
     parser.add_argument("--cases", type=int, default=10_000, help="of each kind (default: 10000)")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--keep", type=Path, help="build here, and leave it there")
     options = parser.parse_args()
     if set(options.builds) - set(BUILDS):
         parser.error(f"the builds are {' and '.join(BUILDS)}")
     clean = []
     for name in options.builds or BUILDS:
-        with place(options.keep, name) as folder:
-            clean.append({"address": address, "thread": thread}[name](folder, options))
+        with tempfile.TemporaryDirectory(prefix=f"{name}-") as folder:
+            clean.append({"address": address, "thread": thread}[name](Path(folder), options))
     return 0 if all(clean) else 1
 
 
