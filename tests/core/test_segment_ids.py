@@ -17,6 +17,7 @@ from segment_calls import (
     assert_same,
     by_host,
     by_kernels,
+    each_place,
     in_order,
     in_place,
     random_values,
@@ -28,10 +29,6 @@ N = 40_000  # each warp of the emulated device gets several strips of 256 rows
 
 def by_numpy(values, ids=None, **how):
     return by_host(values, ids, strategy="numpy", **how)
-
-
-PLACES = {"cpu": by_host, "emulator": by_kernels, "device": in_place}
-each_place = pytest.mark.parametrize("call", PLACES.values(), ids=PLACES)
 
 
 @each_place
@@ -220,14 +217,6 @@ def test_a_warp_may_have_more_rows_than_an_int_counts():
     values, ids = as_strided(np.ones(1, np.float32), (n,), (0,)), as_strided([5], (n,), (0,))
     with pytest.raises(ValueError, match=r"segment_ids\[0\] is 5, which is out of range"):
         in_place(values, ids, num_segments=5, sorted=True)
-
-
-def test_one_id_out_of_order_among_equal_ones():
-    values, ids = np.ones(2 * N, np.float32), np.full(2 * N, 7)
-    ids[30_003] = 2
-    with pytest.raises(ValueError, match=r"segment_ids\[30003\] is 2"):
-        in_place(values, ids, sorted=True)
-    assert by_kernels(values, ids, num_segments=8)[[2, 7]].tolist() == [1, 2 * N - 1]
 
 
 def test_sums_go_to_any_places():

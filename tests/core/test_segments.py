@@ -21,6 +21,7 @@ from segment_calls import (
     assert_same,
     by_host,
     by_kernels,
+    each_place,
     in_order,
     in_place,
     random_ids,
@@ -29,8 +30,6 @@ from segment_calls import (
 )
 
 EXAMPLES = int(os.environ.get("GPUREDUCE_SEGMENT_EXAMPLES", "20"))
-PLACES = {"cpu": by_host, "emulator": by_kernels, "device": in_place}
-each_place = pytest.mark.parametrize("call", PLACES.values(), ids=PLACES)
 KINDS = ["any", "one", "half", "zipf", "few", "sorted", "falling", "runs"]
 
 

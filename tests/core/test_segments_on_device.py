@@ -99,12 +99,6 @@ def test_a_rest_far_below_breaks_a_tie(dtype):
     assert fmt.bits(found).tolist() == expected_rows(fmt, rows)
 
 
-def test_the_lowest_bit_of_all_values_is_found():
-    values = np.array([1.0, 2.0**22 + 0.5, 1.0, 2.0**22 + 0.5], np.float32)
-    ids = np.array([0, 1, 0, 1])
-    assert by_kernels(values, ids).tolist() == [2, 2.0**23 + 1]
-
-
 @pytest.mark.parametrize("order", ["forward", "reverse", "random", "lockstep"])
 @pytest.mark.parametrize("columns", [None, 40])
 def test_no_order_of_threads_shows(order, columns):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import gpureduce
 from axis_cases import random_array
@@ -31,6 +32,10 @@ def in_place(values, ids=None, *, offsets=None, **how):
     found = by_kernels(on_device(values), **numbers, **how)
     assert isinstance(found, DeviceArray) or found is how.get("out")
     return found.to_numpy() if isinstance(found, DeviceArray) else found.array
+
+
+PLACES = {"cpu": by_host, "emulator": by_kernels, "device": in_place}
+each_place = pytest.mark.parametrize("call", PLACES.values(), ids=PLACES)
 
 
 def segment_by_segment(values, ids, count, **how):
