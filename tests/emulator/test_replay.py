@@ -16,6 +16,7 @@ import pytest
 import gpureduce
 from gpureduce.core import registry
 from gpureduce.emulator import counts, replay, replay_steps
+from user_kernels import TREE_OF_INTEGERS as TREE
 
 LADDER = [
     s.name
@@ -33,20 +34,6 @@ def dtype_of(name: str) -> str:
 def contained(shown: gpureduce.Replay, number: int) -> list[int]:
     return [first + step * i for first, step, count in shown.parts[number].runs()
             for i in range(count)]  # fmt: skip
-
-
-TREE = """__global__ void tree(const int *in, int *out, int n)
-{
-    extern __shared__ int s[];
-    int t = threadIdx.x, i = blockIdx.x * blockDim.x + t;
-    s[t] = i < n ? in[i] : 0;
-    __syncthreads();
-    for (int half = blockDim.x / 2; half > 0; half /= 2) {
-        if (t < half) s[t] += s[t + half];
-        __syncthreads();
-    }
-    if (t == 0) out[blockIdx.x] = s[0];
-}"""
 
 
 def counters_of(told: gpureduce.Explanation) -> dict[str, int]:
@@ -365,20 +352,6 @@ def test_all_stores_of_exact_are_inside_of_their_arrays():
 def test_a_step_of_another_blocks_shared_memory_names_the_block():
     shown = gpureduce.replay("cluster", 2048, block=64)
     assert any("read shared[0] of blocks 0 to 7" in one for one in shown.sentences)
-
-
-def test_shuffles_tell_which_lane_they_read():
-    shown = gpureduce.replay("warp_shfl", 32, block=32)
-    step = next(step for step in shown.steps if step.kind == "__shfl_down_sync")
-    assert step.sources == (*range(16, 32), *range(16, 32))
-    assert step.results[:16] == tuple(step.values[16:32])
-
-
-@pytest.mark.parametrize("order", ["forward", "reverse", "random 3"])
-def test_other_orders_of_threads(order: str):
-    shown = gpureduce.replay("sequential", 256, schedule=order)
-    assert shown.is_right and shown.schedule == order
-    assert shown.counters == gpureduce.replay("sequential", 256).counters
 
 
 @pytest.mark.parametrize("name", ["tiles", "bulk_copy"])

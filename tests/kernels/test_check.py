@@ -15,7 +15,7 @@ import pytest
 
 import gpureduce
 from gpureduce.kernels import replaying, trials
-from user_kernels import FIVE, TREE, alone, plain, some
+from user_kernels import FIVE, TREE, TREE_OF_INTEGERS, alone, plain, some
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="no compiler")
 
@@ -95,26 +95,16 @@ def test_elements_that_are_added_twice():
 
 
 def test_a_replay_opens_where_an_element_is_lost_or_added_twice():
-    tree = """__global__ void tree(const int *in, int *out, int n)
-{
-    __shared__ int s[1024];
-    int t = threadIdx.x, i = blockIdx.x * blockDim.x + t;
-    s[t] = i < n ? in[i] : 0;
-    __syncthreads();
-    for (int half = blockDim.x / 2; half > 0; half /= 2) {
-        if (t < half) s[t] += s[t + half];
-        __syncthreads();
-    }
-    if (t == 0) out[blockIdx.x] = s[0];
-}"""
-    made = gpureduce.kernel(tree, blocks=96)  # 96 threads: 48, 24, 12, 6, 3, 1 leaves out a word
+    made = gpureduce.kernel(
+        TREE_OF_INTEGERS, blocks=96
+    )  # 96 threads: 48, 24, 12, 6, 3, 1 leaves out a word
     lost = replaying.failing(made, gpureduce.check(made))
     assert lost.block == 96 and lost.sentences[lost.start].startswith(
         "Line 8: lanes 0 to 2 of warp 0 write s[0..2]"
     )
     again = "if (half == 1 && t == 0) s[0] += s[1];"
     made = gpureduce.kernel(
-        tree.replace("        __sync", f"        {again}\n        __sync"), blocks=64
+        TREE_OF_INTEGERS.replace("        __sync", f"        {again}\n        __sync"), blocks=64
     )
     twice = replaying.failing(made, gpureduce.check(made))
     assert twice.sentences[twice.start].startswith("Line 9: lane 0")

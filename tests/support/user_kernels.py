@@ -35,6 +35,19 @@ TREE = """template <typename In, typename Acc> __global__ void my_rung(In in, Ac
         out[blockIdx.x] = partial[0];
 }
 """
+# The same for int alone: right for blocks that are powers of two.
+TREE_OF_INTEGERS = """__global__ void tree(const int *in, int *out, int n)
+{
+    extern __shared__ int s[];
+    int t = threadIdx.x, i = blockIdx.x * blockDim.x + t;
+    s[t] = i < n ? in[i] : 0;
+    __syncthreads();
+    for (int half = blockDim.x / 2; half > 0; half /= 2) {
+        if (t < half) s[t] += s[t + half];
+        __syncthreads();
+    }
+    if (t == 0) out[blockIdx.x] = s[0];
+}"""
 # A puzzle whose answer is right without its barrier, as long as threads run one after another.
 PUZZLE_WITHOUT_BARRIER = """__global__ void sum_block(const float *in, float *out, size_t n)
 {
