@@ -145,8 +145,6 @@ def test_static_shared_memory_is_shared_memory():
     ("text", "message"),
     [
         ("int x;\n", "there is no kernel in the text"),
-        ("", "there is no kernel in the text"),
-        ("void q(const float *in, float *out, size_t n) {}", "there is no kernel in the text"),
         ("void q(const float *in, float *out, size_t n)", "there is no kernel in the text"),
         ("__global__ void f(float *out) {}", "f has no parameter for the sums"),
         ("__global__ void f(int n) {}", "f has no parameter for the elements"),
