@@ -11,7 +11,7 @@ from gpureduce.kernels.source_text import blank, closing, functions, line_at, wi
 _BARRIER = re.compile(r"\b__syncthreads\w*\s*\(|\bsync\s*\(")
 _ASSIGNED = re.compile(
     r"\b(\w{1,60})\s{0,9}(?:[-+*/&|^]|<<|>>)?=(?!=)"
-    r"((?:[^;=(){}]|\((?:[^(){};]|\([^(){};]{0,99}\)){0,99}\)){1,300})"
+    r"((?:[^;=(){},]|\((?:[^(){};]|\([^(){};]{0,99}\)){0,99}\)){1,300})"
 )
 _OF_A_THREAD = r"threadIdx|thread_rank|laneid"
 

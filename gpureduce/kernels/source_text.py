@@ -173,15 +173,26 @@ _CONSTANT = re.compile(
     r"(?:=\s{0,9}(?P<text>[^;{}]{1,80});|\{(?P<braced>[^;{}]{1,80})\})",
     re.M,
 )
+_MORE = re.compile(r",\s{0,9}(\w{1,60})\s{0,9}=\s{0,9}")
 _ENUM = re.compile(r"\benum\b[\w\s:]{0,60}\{([^{}]{1,400})\}")
+
+
+def _values(code: str) -> Iterator[tuple[str, int, int]]:
+    """The names of constants, and where their values begin and end."""
+    for match in _CONSTANT.finditer(code):
+        name = match["macro"] or match["name"]
+        group = next(name for name in ("value", "text", "braced") if match[name])
+        begin, end = match.span(group)
+        # A declaration may have several: const int N = 1 << 20, THREADS = 256;
+        for more in _MORE.finditer(code, begin, end if group == "text" else begin):
+            yield name, begin, more.start()
+            name, begin = more[1], more.end()
+        yield name, begin, end
 
 
 def constants(code: str) -> dict[str, int]:
     """The constants of a text without comments that are whole numbers, by name."""
-    rows = [
-        (match["macro"] or match["name"], match["value"] or match["text"] or match["braced"])
-        for match in _CONSTANT.finditer(code)
-    ]
+    rows = [(name, code[begin:end]) for name, begin, end in _values(code)]
     for found in _ENUM.finditer(code):
         rows += [tuple(part.split("=", 1)) for part in found[1].split(",") if "=" in part]
     known: dict[str, int] = {}
@@ -194,12 +205,9 @@ def constants(code: str) -> dict[str, int]:
 
 def with_constant(text: str, value: int, now: int) -> str:
     """The text with another number for constants of a value, as for ``const int N = 1 << 24``."""
-    edits = []
-    for match in _CONSTANT.finditer(without_comments(text)):
-        group = next(name for name in ("value", "text", "braced") if match[name])
-        if number(match[group].strip(), {}) == value:
-            edits.append((*match.span(group), f"{now}"))
-    return edited(text, edits)
+    code = without_comments(text)
+    places = [(begin, end) for _, begin, end in _values(code)]
+    return edited(text, [(*at, f"{now}") for at in places if number(code[slice(*at)], {}) == value])
 
 
 def aliases(code: str) -> dict[str, str]:

@@ -17,7 +17,7 @@ import gpureduce
 from gpureduce.cli.main import main
 from gpureduce.kernels import signature
 from gpureduce.kernels.conditions import Domain, Try, parsed, weakest
-from gpureduce.kernels.source_text import without_comments
+from gpureduce.kernels.source_text import constants, with_constant, without_comments
 from user_kernels import TREE, plain, some
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="no compiler")
@@ -620,6 +620,13 @@ def test_a_tree_of_an_odd_step_is_told_for_the_block_of_the_user():
 def test_hints_to_take_a_tree():
     assert "queue for one address of the block; use a tree" in check("whole_program")[1]
     assert "One thread adds up the block, and the others wait" in check("padded_cells")[1]
+
+
+def test_constants_of_one_declaration():
+    text = "const int N = 1 << 20, THREADS = 256, HALF = THREADS / 2;"
+    assert constants(text) == {"N": 1 << 20, "THREADS": 256, "HALF": 128}
+    assert with_constant(text, 256, 64) == text.replace("256", "64")
+    assert with_constant(text, 1 << 20, 64) == text.replace("1 << 20", "64")
 
 
 def test_pages_have_the_advice_on_races():

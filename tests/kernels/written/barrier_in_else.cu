@@ -1,8 +1,8 @@
 __global__ void branches(const float *in, float *out, int n)
 {
     __shared__ float s[1024];
-    int tid = threadIdx.x;
-    int i = blockIdx.x * blockDim.x + tid;
+    int tid = threadIdx.x,
+        i = blockIdx.x * blockDim.x + tid;
     if (i < n) {
         s[tid] = in[i];
         __syncthreads();

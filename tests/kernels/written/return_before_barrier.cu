@@ -1,8 +1,8 @@
 __global__ void early(const float *in, float *out, int n)
 {
     __shared__ float s[1024];
-    int tid = threadIdx.x;
-    int i = blockIdx.x * blockDim.x + tid;
+    int tid = threadIdx.x,
+        i = blockIdx.x * blockDim.x + tid;
     s[tid] = 0;
     if (i >= n) return;
     s[tid] = in[i];
