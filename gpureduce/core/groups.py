@@ -247,7 +247,7 @@ def some_rows(ids: Array, size: int) -> SomeRows:
 
 
 def check_rows(dims: int) -> None:
-    """Raises unless values with so many dimensions are numbers, or rows of them."""
+    """Raises unless values have 1 dimension, (n,), or 2, (n, d)."""
     if dims not in (1, 2):
         raise ValueError(f"values must have 1 or 2 dimensions, (n,) or (n, d), not {dims}")
 

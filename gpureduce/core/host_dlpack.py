@@ -88,7 +88,7 @@ class _Memory:
 
 
 def _name_of(dtype: _DataType, producer: Any) -> str:
-    """The name of a dtype. Producers name those that are not read, such as torch.float8_e5m2."""
+    """A dtype's name; the producer's name for a dtype that is not read, as torch.float8_e5m2."""
     own = str(getattr(producer, "dtype", "")).rpartition(".")[2]
     name = own or f"of DLPack's type code {dtype.code} and {dtype.bits} bits"
     if dtype.code in _NAMES:

@@ -175,7 +175,7 @@ def along_axes(
 def _along_axes(
     call: Call, how: Result, dtype: npt.DTypeLike | None, ddof: float, mean: object = None
 ) -> tuple[Array, Array]:
-    """The results of all groups, flat, and a mask of those with too few elements."""
+    """The results of all groups, flat, and a mask of the groups with too few elements."""
     n, ddof = call.counts(), finite("ddof", ddof)
     if how.kind == RATIO:
         result = call.result(dtype)

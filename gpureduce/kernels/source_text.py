@@ -181,7 +181,7 @@ def _values(code: str) -> Iterator[tuple[str, int, int]]:
     """The names of constants, and where their values begin and end."""
     for match in _CONSTANT.finditer(code):
         name = match["macro"] or match["name"]
-        group = next(name for name in ("value", "text", "braced") if match[name])
+        group = next(one for one in ("value", "text", "braced") if match[one])
         begin, end = match.span(group)
         # A declaration may have several: const int N = 1 << 20, THREADS = 256;
         for more in _MORE.finditer(code, begin, end if group == "text" else begin):
